@@ -1,0 +1,78 @@
+package server
+
+import (
+	"context"
+	"net"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-io/tidemark/internal/wire"
+)
+
+// served lists the requests that this server answers, one line each; ApiVersions advertises exactly these. A handler
+// is
+//
+//	func (s *Server) name(ctx context.Context, c *client, req *kmsg.NameRequest) (kmsg.Response, error)
+//
+// It may block: it runs on the connection's goroutine, alone on its connection (D13), and ctx ends with the
+// connection's life or the server's. Every refusal is a response; an error closes the connection and is for what
+// the protocol has no word for. The handler need not set the response's version. req and its byte fields are its own
+// to keep.
+func (s *Server) served() []handler {
+	return []handler{
+		answer(s.apiVersions),
+	}
+}
+
+// client is what a handler may know of the connection that asks.
+type client struct {
+	listener   *Listener
+	remote     net.Addr
+	local      net.Addr // the address that the client dialled, as this host sees it
+	id         string   // client id of the request being answered
+	software   string   // name and version from ApiVersions, empty before
+	softwareIs string
+}
+
+// handler is one entry of the dispatch table.
+type handler struct {
+	key    int16
+	decode func() kmsg.Request
+	serve  func(ctx context.Context, c *client, req kmsg.Request) (kmsg.Response, error)
+}
+
+// handlerTable is indexed by API key.
+type handlerTable [128]handler
+
+// answer makes an entry of a handler method; the request's type says which key it is for.
+func answer[T any, R interface {
+	*T
+	kmsg.Request
+}](serve func(ctx context.Context, c *client, req R) (kmsg.Response, error)) handler {
+	return handler{
+		key:    R(new(T)).Key(),
+		decode: func() kmsg.Request { return R(new(T)) },
+		serve: func(ctx context.Context, c *client, req kmsg.Request) (kmsg.Response, error) {
+			return serve(ctx, c, req.(R))
+		},
+	}
+}
+
+// handlerFor finds the entry of a key; ok is false if the key is not served.
+func (s *Server) handlerFor(key int16) (h *handler, ok bool) {
+	if key < 0 || int(key) >= len(s.handlers) || s.handlers[key].decode == nil {
+		return nil, false
+	}
+	return &s.handlers[key], true
+}
+
+// versions lists key and version range of everything served, in key order.
+func (s *Server) versions() []*wire.API {
+	var apis []*wire.API
+	for key := range s.handlers {
+		if _, ok := s.handlerFor(int16(key)); ok {
+			apis = append(apis, wire.Lookup(int16(key)))
+		}
+	}
+	return apis
+}
