@@ -59,8 +59,8 @@ type ConfigKey struct {
 	Dynamic       DynamicMode // for broker keys
 	Synonym       string      // the broker key that a topic key falls back to, "" for none
 
-	// Valid checks a value and says what would be right; nil accepts whatever has the type.
-	Valid func(value string) error
+	// Valid says which values are right; nil accepts whatever has the type. Parse applies it.
+	Valid Validator
 
 	Sensitive bool // never shown
 	Internal  bool // not part of the documented configuration
