@@ -1,0 +1,50 @@
+# `make` lists the targets. CI runs nothing that is not one of them.
+GO    ?= go
+TIME  ?= 60s
+SEEDS ?= 2000
+CYCLES ?= 200
+SEED  ?=
+BIN   := bin/tidemark
+GOLANGCI := golangci-lint
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/tidemark
+	$(GO) build -trimpath -o $(BIN) ./cmd/tidemark
+
+.PHONY: run
+run: ## run one broker on localhost:9092
+	$(GO) run ./cmd/tidemark start
+
+.PHONY: check
+check: fmt-check vet lint test ## what must pass before a commit
+
+.PHONY: test
+test: ## all tests, invariants compiled in
+	$(GO) test -tags invariants ./...
+
+.PHONY: race
+race: ## all tests under the race detector
+	$(GO) test -race ./...
+
+.PHONY: fmt-check
+fmt-check: ## fail if a file is not gofmt-ed
+	@out=$$(gofmt -l cmd internal compat bench 2>/dev/null); [ -z "$$out" ] || { echo "not gofmt-ed: $$out"; exit 1; }
+
+.PHONY: vet
+vet: ## go vet, for Linux and for macOS
+	$(GO) vet ./...
+	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
+
+.PHONY: lint
+lint: ## golangci-lint with .golangci.yml
+	$(GOLANGCI) run ./...
+
+.PHONY: tidy-check
+tidy-check: ## fail if go.mod is not tidy
+	$(GO) mod tidy -diff

@@ -1,0 +1,3 @@
+module github.com/tidemark-io/tidemark/compat
+
+go 1.26.0
