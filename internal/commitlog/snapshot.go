@@ -72,8 +72,15 @@ func encodeSnapshot(entries []producerEntry) []byte {
 			}
 		}
 	}
-	be.PutUint32(out[2:], crc32.Checksum(out[snapshotCRCStart:], castagnoli))
-	return out
+	return sealSnapshot(out)
+}
+
+// sealSnapshot puts the right CRC into the content of a snapshot.
+func sealSnapshot(content []byte) []byte {
+	if len(content) >= snapshotHeaderBytes {
+		binary.BigEndian.PutUint32(content[2:], crc32.Checksum(content[snapshotCRCStart:], castagnoli))
+	}
+	return content
 }
 
 // hasWindow tells whether Kafka's part of a snapshot does not say everything about the producer's batches.

@@ -52,7 +52,7 @@ func decodeTxnIndex(data []byte, base int64) ([]AbortedTxn, error) {
 	}
 	be := binary.BigEndian
 	txns := make([]AbortedTxn, 0, len(data)/abortedTxnBytes)
-	last := base - 1
+	last := int64(-1)
 	for b := data; len(b) > 0; b = b[abortedTxnBytes:] {
 		if version := be.Uint16(b); version != 0 {
 			return nil, fmt.Errorf("%w: entry %d has version %d, want 0", ErrBadTxnIndex, len(txns), version)
@@ -63,7 +63,7 @@ func decodeTxnIndex(data []byte, base int64) ([]AbortedTxn, error) {
 			Last:       int64(be.Uint64(b[18:])),
 			LastStable: int64(be.Uint64(b[26:])),
 		}
-		if txn.Last <= last || txn.First < 0 || txn.First > txn.Last {
+		if txn.Last < base || txn.Last <= last || txn.First < 0 || txn.First > txn.Last {
 			return nil, fmt.Errorf("%w: entry %d spans offsets %d to %d, the one before ends at %d, the segment starts at %d",
 				ErrBadTxnIndex, len(txns), txn.First, txn.Last, last, base)
 		}
