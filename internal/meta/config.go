@@ -58,6 +58,7 @@ type ConfigKey struct {
 	Topic, Broker bool        // where the key may be set
 	Dynamic       DynamicMode // for broker keys
 	Synonym       string      // the broker key that a topic key falls back to, "" for none
+	Units         []UnitKey   // the broker keys in larger units that count when Synonym is not set, in order
 
 	// Valid says which values are right; nil accepts whatever has the type. Parse applies it.
 	Valid Validator
@@ -65,6 +66,12 @@ type ConfigKey struct {
 	Sensitive bool // never shown
 	Internal  bool // not part of the documented configuration
 	NoEffect  bool // accepted for compatibility; does nothing here
+}
+
+// UnitKey is a broker key that gives a topic's milliseconds in a larger unit, such as log.retention.hours.
+type UnitKey struct {
+	Name   string
+	Millis int64 // in one unit
 }
 
 // ResourceKind says what a configuration belongs to; the numbers are those of the protocol.
