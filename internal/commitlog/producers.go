@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/tidemark-io/tidemark/internal/record"
 )
 
 // Errors of the producer checks. Each is wrapped with the producer, what it sent and what would have been right.
@@ -44,12 +46,6 @@ const (
 // have in flight (U-103).
 const producerBatchesKept = 5
 
-// Values that stand for "none", as in batch headers.
-const (
-	noProducerEpoch int16 = -1
-	noSequence      int32 = -1
-)
-
 // TxnGuard proves that a transactional append follows its own verification with the transaction coordinator: it is the
 // ticket of one StartVerification. The zero value is no proof.
 type TxnGuard uint64
@@ -67,7 +63,7 @@ const (
 type producerBatch struct {
 	producer     int64
 	epoch        int16
-	baseSequence int32 // noSequence: written without sequences, by a coordinator
+	baseSequence int32 // record.NoSequence: written without sequences, by a coordinator
 	base, last   int64 // offsets
 	maxTimestamp int64 // a marker's: the record's timestamp
 
@@ -76,12 +72,39 @@ type producerBatch struct {
 	coordinatorEpoch int32 // of a marker
 }
 
+// producerOf reads what batch tells about its producer; found is false if it has none, or is a control batch that ends no
+// transaction: one of another kind, or one that compaction has emptied. d serves control batches that are compressed, which
+// nobody writes; the error is that of a malformed marker.
+func producerOf(batch record.Batch, d *record.Decompressor) (b producerBatch, found bool, err error) {
+	if !batch.HasProducer() {
+		return b, false, nil
+	}
+	b = producerBatch{
+		producer: batch.ProducerID(), epoch: batch.ProducerEpoch(), baseSequence: batch.BaseSequence(),
+		base: batch.BaseOffset(), last: batch.LastOffset(), maxTimestamp: batch.MaxTimestamp(),
+		transactional: batch.Transactional(),
+	}
+	if !batch.Control() {
+		return b, true, nil
+	}
+	marker, found, err := batch.ReadMarker(d)
+	if err != nil || !found {
+		return b, false, err
+	}
+	b.marker = abortMarker
+	if marker.Type == record.Commit {
+		b.marker = commitMarker
+	}
+	b.coordinatorEpoch, b.maxTimestamp = marker.CoordinatorEpoch, marker.Timestamp
+	return b, true, nil
+}
+
 // lastSequence is the sequence number of the batch's last record; sequences continue at 0 after 2^31−1 (U-102).
 func (b *producerBatch) lastSequence() int32 {
-	if b.baseSequence == noSequence {
-		return noSequence
+	if b.baseSequence == record.NoSequence {
+		return record.NoSequence
 	}
-	return addSequence(b.baseSequence, int32(b.last-b.base))
+	return record.AddSequence(b.baseSequence, int32(b.last-b.base))
 }
 
 // producerCheck says how a batch is checked.
@@ -118,7 +141,7 @@ type producerEntry struct {
 }
 
 func newProducerEntry(id int64) producerEntry {
-	return producerEntry{id: id, txnFirst: -1, lastTimestamp: -1, coordinatorEpoch: -1, epoch: noProducerEpoch}
+	return producerEntry{id: id, txnFirst: -1, lastTimestamp: -1, coordinatorEpoch: -1, epoch: record.NoProducerEpoch}
 }
 
 // newest is the last batch; nil when none is remembered.
@@ -133,7 +156,7 @@ func (e *producerEntry) lastSequence() int32 {
 	if newest := e.newest(); newest != nil {
 		return newest.lastSequence
 	}
-	return noSequence
+	return record.NoSequence
 }
 
 // raiseEpoch forgets the batches of an older epoch: their sequences mean nothing in the new one.
@@ -249,14 +272,14 @@ func (s *producerState) checkSequence(entry *producerEntry, b *producerBatch) er
 			b.producer, b.baseSequence, pending.lowestSequence, ErrOutOfOrderSequence)
 	}
 	switch {
-	case entry == nil || entry.epoch == noProducerEpoch:
+	case entry == nil || entry.epoch == record.NoProducerEpoch:
 		// Its batches are expired or deleted, or it is new: any first sequence is right (U-104).
 		return nil
 	case b.epoch != entry.epoch && b.baseSequence != 0:
 		return fmt.Errorf("producer %d starts epoch %d with sequence %d, want 0: %w",
 			b.producer, b.epoch, b.baseSequence, ErrOutOfOrderSequence)
 	case b.epoch == entry.epoch:
-		if want := addSequence(entry.lastSequence(), 1); b.baseSequence != want {
+		if want := record.AddSequence(entry.lastSequence(), 1); b.baseSequence != want {
 			return fmt.Errorf("producer %d epoch %d writes sequence %d, want %d: %w",
 				b.producer, b.epoch, b.baseSequence, want, ErrOutOfOrderSequence)
 		}
@@ -490,21 +513,10 @@ func compareOpen(txn openTxn, first int64) int { return cmp.Compare(txn.first, f
 
 func compareClosed(txn closedTxn, first int64) int { return cmp.Compare(txn.first, first) }
 
-// addSequence steps a sequence number; 0 follows 2^31−1, and follows noSequence.
-func addSequence(sequence, delta int32) int32 {
-	if sequence > math.MaxInt32-delta {
-		return delta - (math.MaxInt32 - sequence) - 1
-	}
-	return sequence + delta
-}
-
-// subtractSequence is the inverse of addSequence; noSequence stays what it is.
+// subtractSequence is the inverse of record.AddSequence; record.NoSequence stays what it is.
 func subtractSequence(sequence, delta int32) int32 {
-	switch {
-	case sequence == noSequence:
-		return noSequence
-	case sequence < delta:
-		return math.MaxInt32 - (delta - sequence) + 1
+	if sequence == record.NoSequence {
+		return record.NoSequence
 	}
-	return sequence - delta
+	return (sequence - delta) & math.MaxInt32
 }

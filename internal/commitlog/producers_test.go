@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/tidemark-io/tidemark/internal/record"
 )
 
 // feed appends batches to a producerState as a log does: check, then update at the next offset.
@@ -35,7 +37,7 @@ func txn(producer int64, epoch int16, sequence int32, count int64) producerBatch
 // marker ends a producer's transaction.
 func marker(producer int64, epoch int16, kind markerKind, coordinatorEpoch int32) producerBatch {
 	return producerBatch{
-		producer: producer, epoch: epoch, baseSequence: noSequence, maxTimestamp: 1, transactional: true,
+		producer: producer, epoch: epoch, baseSequence: record.NoSequence, maxTimestamp: 1, transactional: true,
 		marker: kind, coordinatorEpoch: coordinatorEpoch,
 	}
 }
@@ -156,7 +158,7 @@ func TestSequenceArithmetic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sequence := rapid.Int32Range(0, math.MaxInt32).Draw(t, "sequence")
 		delta := rapid.Int32Range(0, math.MaxInt32).Draw(t, "delta")
-		sum := addSequence(sequence, delta)
+		sum := record.AddSequence(sequence, delta)
 		if want := int32((int64(sequence) + int64(delta)) % (1 << 31)); sum != want {
 			t.Fatalf("%d + %d = %d, want %d", sequence, delta, sum, want)
 		}
@@ -297,7 +299,7 @@ func drawBatch(t *rapid.T, f *feed) (producerBatch, producerCheck) {
 	producer := rapid.Int64Range(1, 3).Draw(t, "producer")
 	epoch, sequence := int16(0), int32(0)
 	if entry := f.producers[producer]; entry != nil {
-		epoch, sequence = max(entry.epoch, 0), addSequence(entry.lastSequence(), 1)
+		epoch, sequence = max(entry.epoch, 0), record.AddSequence(entry.lastSequence(), 1)
 	}
 	origin := rapid.SampledFrom([]Origin{FromClient, FromCoordinator, FromLeader}).Draw(t, "origin")
 	how := producerCheck{origin: origin}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/tidemark-io/tidemark/internal/record"
 )
 
 // Layout of a producer snapshot (docs/format/producer-snapshot.md). All numbers are big-endian.
@@ -50,7 +52,7 @@ func encodeSnapshot(entries []producerEntry) []byte {
 	out = be.AppendUint32(out, uint32(len(entries)))
 	for i := range entries {
 		e := &entries[i]
-		newest := batchEntry{lastSequence: noSequence, lastOffset: -1}
+		newest := batchEntry{lastSequence: record.NoSequence, lastOffset: -1}
 		if e.count > 0 {
 			newest = *e.newest()
 		}
@@ -167,7 +169,7 @@ func decodeSnapshotEntry(b []byte) (producerEntry, error) {
 
 // valid tells whether a batch of a snapshot can exist.
 func (e *batchEntry) valid(producer int64) error {
-	if e.lastOffset < 0 || e.offsetDelta < 0 || e.firstOffset() < 0 || e.lastSequence < noSequence {
+	if e.lastOffset < 0 || e.offsetDelta < 0 || e.firstOffset() < 0 || e.lastSequence < record.NoSequence {
 		return fmt.Errorf("%w: producer %d: last offset %d, offset delta %d, last sequence %d",
 			ErrBadSnapshot, producer, e.lastOffset, e.offsetDelta, e.lastSequence)
 	}
