@@ -35,6 +35,8 @@ const (
 	// windowBytes is the usual size of the window through which records are read; it grows only for a record that does
 	// not fit, and only as bytes arrive.
 	windowBytes = 64 << 10
+	// emptyReadsMax is how often in a row a decoder may produce nothing.
+	emptyReadsMax = 100
 	// keepBytesMax is the largest buffer kept from one batch to the next.
 	keepBytesMax = 1 << 20
 	// zstdWindowBytesMax is the largest zstd window that is decoded as a stream; a decoder allocates what a frame claims.
@@ -149,7 +151,7 @@ func (s *stream) resetZstd(payload []byte) error {
 	if err := frame.Decode(payload); err != nil {
 		return err
 	}
-	if frame.WindowSize > zstdWindowBytesMax {
+	if frame.WindowSize > zstdWindowBytesMax || frame.SingleSegment && frame.FrameContentSize > zstdWindowBytesMax {
 		return s.resetZstdWhole(payload, &frame)
 	}
 	if s.zstd == nil {
@@ -198,7 +200,7 @@ func (s *stream) tooLarge(limit int64) error {
 // as bytes arrive, never by what a length claims.
 func (s *stream) peek(n int) ([]byte, error) {
 	for s.end-s.start < n && s.err == nil {
-		if int64(n) > s.allowance-s.produced+int64(s.end-s.start) {
+		if n > len(s.window) && int64(n) > s.allowance-s.produced+int64(s.end-s.start) {
 			return nil, s.tooLarge(s.allowance)
 		}
 		if err := s.fill(); err != nil {
@@ -220,7 +222,15 @@ func (s *stream) fill() error {
 		copy(grown, s.window)
 		s.window = grown
 	}
-	n, err := s.reader.Read(s.window[s.end:])
+	n, err := 0, error(nil)
+	for range emptyReadsMax {
+		if n, err = s.reader.Read(s.window[s.end:]); n > 0 || err != nil {
+			break
+		}
+	}
+	if n == 0 && err == nil {
+		err = io.ErrNoProgress
+	}
 	s.end += n
 	s.produced += int64(n)
 	if s.produced > s.allowance {

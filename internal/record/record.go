@@ -48,6 +48,9 @@ var errTruncated = errors.New("it ends inside a field")
 // errVarint says that a variable-length integer does not end within its bytes. It never leaves the package.
 var errVarint = errors.New("a variable-length integer is longer than its type allows")
 
+// errHeaderKey says that a header has no key. It never leaves the package.
+var errHeaderKey = errors.New("a header key is null")
+
 // cursor decodes the fields of records from a buffer that holds all of them.
 type cursor struct {
 	buf []byte
@@ -115,7 +118,7 @@ func (c *cursor) header() (key, value []byte, err error) {
 		return nil, nil, err
 	}
 	if key == nil {
-		return nil, nil, errors.New("a header key is null")
+		return nil, nil, errHeaderKey
 	}
 	value, err = c.bytes()
 	return key, value, err
