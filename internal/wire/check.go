@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// ErrMalformed is returned by ParseHeader, API.Check and ParseProduce when a frame's bytes are not a request of the
+// ErrMalformed is returned by ParseHeader, API.Check and Produce.Parse when a frame's bytes are not a request of the
 // version that its header names: a count or length beyond the bytes that are there, a null where none may be, a tag
 // out of order. The connection that sent it is closed, as Kafka does.
 var ErrMalformed = errors.New("malformed request")

@@ -1,6 +1,6 @@
 // Package wire is the protocol between a broker and its peers, as bytes: the one table of API keys and versions
 // ([APIs]), request headers, the structural check that makes a request safe to decode ([API.Check]), and hand-written
-// forms of the two hot messages, the Produce request ([ParseProduce]) and the Fetch response ([FetchHeader]).
+// forms of the two hot messages, the Produce request ([Produce.Parse]) and the Fetch response ([FetchHeader]).
 //
 // The invariant it keeps: no number that a peer sent is believed before it was compared with the bytes that are there.
 // A frame of n bytes never makes a decoder allocate more than [ChargeFactor] times n.

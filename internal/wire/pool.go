@@ -1,0 +1,134 @@
+package wire
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+// Size classes of a Pool: powers of two from 4 KiB to 4 MiB. A bigger buffer is made for its user and left to the
+// garbage collector, so that one huge request does not keep its memory for ever.
+const (
+	classShiftMin = 12
+	classShiftMax = 22
+)
+
+// Pool hands out byte buffers from free lists by size class. The bytes kept on the lists are capped. It is safe for
+// concurrent use.
+type Pool struct {
+	keepBytesMax int64
+	poison       bool
+
+	mu struct {
+		sync.Mutex
+		free      [classShiftMax - classShiftMin + 1][]*Buffer
+		keepBytes int64
+	}
+}
+
+// NewPool makes a pool that keeps at most keepBytesMax bytes of free buffers.
+func NewPool(keepBytesMax int64) *Pool { return &Pool{keepBytesMax: keepBytesMax} }
+
+// Poison makes the pool overwrite every buffer that comes back, so that a test sees a use after Release. Call it before
+// the first Get.
+func (p *Pool) Poison() { p.poison = true }
+
+// poisonByte is what a released buffer is filled with: no record batch has a magic of 0xdb.
+const poisonByte = 0xdb
+
+// Buffer is a slice of bytes with a count of its users. The zero count belongs to the pool.
+type Buffer struct {
+	// Bytes is the content; its capacity is the size class. Users may reslice it within that capacity.
+	Bytes []byte
+
+	pool *Pool
+	refs atomic.Int32
+}
+
+// Get hands out a buffer of n bytes with one user, the caller. Its content is arbitrary.
+func (p *Pool) Get(n int) *Buffer {
+	class := classOf(n)
+	if class < 0 {
+		b := &Buffer{Bytes: make([]byte, n), pool: p}
+		b.refs.Store(1)
+		return b
+	}
+	b := p.take(class)
+	if b == nil {
+		b = &Buffer{Bytes: make([]byte, 1<<(classShiftMin+class)), pool: p}
+	}
+	b.Bytes = b.Bytes[:n]
+	b.refs.Store(1)
+	return b
+}
+
+// SizeFor is the capacity that Get(n) will have: what to charge for it.
+func SizeFor(n int) int {
+	if class := classOf(n); class >= 0 {
+		return 1 << (classShiftMin + class)
+	}
+	return n
+}
+
+// Retain adds a user, who must Release too.
+func (b *Buffer) Retain() { b.refs.Add(1) }
+
+// Release says that one user is done. After the last one the bytes belong to the pool: no slice of them may be kept.
+func (b *Buffer) Release() {
+	switch n := b.refs.Add(-1); {
+	case n > 0:
+		return
+	case n < 0:
+		panic("wire: a buffer was released more often than it was retained")
+	}
+	b.Bytes = b.Bytes[:cap(b.Bytes)]
+	if b.pool.poison {
+		for i := range b.Bytes {
+			b.Bytes[i] = poisonByte
+		}
+	}
+	b.pool.put(b)
+}
+
+// KeptBytes is the number of bytes on the free lists now.
+func (p *Pool) KeptBytes() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.keepBytes
+}
+
+func (p *Pool) take(class int) *Buffer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := p.mu.free[class]
+	if len(list) == 0 {
+		return nil
+	}
+	b := list[len(list)-1]
+	list[len(list)-1] = nil
+	p.mu.free[class] = list[:len(list)-1]
+	p.mu.keepBytes -= int64(len(b.Bytes))
+	return b
+}
+
+func (p *Pool) put(b *Buffer) {
+	size := len(b.Bytes)
+	class := classOf(size)
+	if class < 0 || size != 1<<(classShiftMin+class) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.keepBytes+int64(size) <= p.keepBytesMax {
+		p.mu.free[class] = append(p.mu.free[class], b)
+		p.mu.keepBytes += int64(size)
+	}
+}
+
+// classOf is the index of the smallest class that holds n bytes, -1 if none does.
+func classOf(n int) int {
+	if n > 1<<classShiftMax {
+		return -1
+	}
+	return max(bits.Len(uint(max(n, 1)-1))-classShiftMin, 0)
+}
