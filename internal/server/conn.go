@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -15,93 +18,437 @@ import (
 	"github.com/tidemark-io/tidemark/internal/wire"
 )
 
-// accept serves every connection of one listener until it closes; it returns after the last connection has ended.
-func (s *Server) accept(ctx context.Context, l Listener) error {
-	var group sync.WaitGroup
-	defer group.Wait()
-	for {
-		socket, err := l.Net.Accept()
-		if err != nil {
-			return err
-		}
-		group.Go(func() {
-			c := &conn{server: s, socket: socket}
-			c.client = client{listener: &l, remote: socket.RemoteAddr(), local: socket.LocalAddr()}
-			stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
-			defer stop()
-			defer socket.Close()
-			if err := c.serve(ctx); err != nil && !errors.Is(err, io.EOF) {
-				s.log.Debug("connection closed", "peer", c.client.remote.String(), "err", err)
-			}
-		})
-	}
-}
-
-// conn is one connection of a client.
+// conn is one connection of a client. One goroutine reads its requests and runs the handlers; a second one exists only
+// while answers that were parked are being written (D13).
 type conn struct {
 	server *Server
 	socket net.Conn
+	sender sender // how bytes reach the socket
 	client client
+
+	// head is what was read beyond the current frame: with it a small request costs one read, and a connection that
+	// sent nothing costs no buffer. It belongs to the reading goroutine, as does provenBytes.
+	head        [headBytes]byte
+	headFrom    int
+	headTo      int
+	provenBytes int // size of the largest frame that the peer has sent in full
+
+	mu struct {
+		sync.Mutex
+		changed    sync.Cond
+		head, tail *await
+		unanswered int
+		writing    bool
+		broken     bool // somebody panicked: what is left may stay unanswered
+		err        error
+	}
 }
 
-// serve reads and answers requests one after the other.
+const (
+	headBytes = 256
+	// firstChunkBytes is the first buffer of a frame on a connection that has not yet sent a whole request, and
+	// chunkBytes on one that has: what a peer can make us hold by announcing a large frame and sending none of it.
+	firstChunkBytes = 2 << 10
+	chunkBytes      = 16 << 10
+	// frameBytesPerSecond is the slowest transfer of a frame that is put up with, after the frame timeout.
+	frameBytesPerSecond = 16 << 10
+)
+
+func newConn(s *Server, socket net.Conn, l *Listener) *conn {
+	c := &conn{server: s, socket: socket, sender: newSender(socket)}
+	c.client = client{listener: l, remote: socket.RemoteAddr(), local: socket.LocalAddr()}
+	c.mu.changed.L = &c.mu
+	return c
+}
+
+// run serves the connection until its peer leaves, misbehaves, or ctx ends. It returns after the last request that it
+// took has ended.
+func (c *conn) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() { _ = c.socket.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	err := c.serveRecovered(ctx)
+	if ctx.Err() != nil {
+		c.finish()
+	}
+	var refused *refusal
+	switch {
+	case errors.As(err, &refused):
+		c.server.refused(c.client.remote, refused)
+	case errors.Is(err, wire.ErrMalformed):
+		c.server.refused(c.client.remote, &refusal{refusedMalformed, err.Error(), "report it to the makers of the client"})
+	case ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed):
+	default:
+		c.server.log.Debug("connection closed", "peer", c.client.remote.String(), "err", err)
+	}
+	c.fail(err)
+	c.hurryAll(true)
+	c.mu.Lock()
+	for (c.mu.unanswered > 0 || c.mu.writing) && !c.mu.broken {
+		c.mu.changed.Wait()
+	}
+	c.mu.Unlock()
+}
+
+// finish gives the requests in flight a moment to be answered when the server stops; polls are answered at once.
+func (c *conn) finish() {
+	c.hurryAll(false)
+	timer := time.AfterFunc(c.server.config.StopGrace, func() { c.fail(net.ErrClosed) })
+	defer timer.Stop()
+	_ = c.waitUnanswered(0) // the connection ends either way
+}
+
+// serveRecovered turns a panic, which no input should cause, into the end of this one connection.
+func (c *conn) serveRecovered(ctx context.Context) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = c.server.panicked(c, cause)
+			c.breakOff()
+		}
+	}()
+	return c.serve(ctx)
+}
+
+// recovered is deferred by the other goroutines of the connection.
+func (c *conn) recovered() {
+	if cause := recover(); cause != nil {
+		err := c.server.panicked(c, cause)
+		c.breakOff()
+		c.fail(err)
+	}
+}
+
+// breakOff says that places in the order may stay unanswered for ever: a goroutine that would have resolved or written
+// them is gone.
+func (c *conn) breakOff() {
+	c.mu.Lock()
+	c.mu.broken = true
+	c.mu.changed.Broadcast()
+	c.mu.Unlock()
+}
+
+func (s *Server) panicked(c *conn, cause any) error {
+	s.metrics.panics.Add(1)
+	s.log.Error("a request handler panicked; its connection is closed",
+		"peer", c.client.remote.String(), "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+	return fmt.Errorf("panic: %v", cause)
+}
+
+// serve reads requests and starts them in order.
 func (c *conn) serve(ctx context.Context) error {
-	var size [4]byte
 	for {
-		if _, err := io.ReadFull(c.socket, size[:]); err != nil {
+		if err := c.waitUnanswered(c.server.config.UnansweredMax - 1); err != nil {
 			return err
 		}
-		n := int32(binary.BigEndian.Uint32(size[:]))
-		if n < 8 || n > wire.RequestBytesMax {
-			return fmt.Errorf("frame of %d bytes", n)
-		}
-		frame := make([]byte, n)
-		if _, err := io.ReadFull(c.socket, frame); err != nil {
-			return err
-		}
-		out, err := c.answer(ctx, frame)
+		f, err := c.readFrame(ctx)
 		if err != nil {
 			return err
 		}
-		if _, err := c.socket.Write(out); err != nil {
+		if err := c.dispatch(ctx, f); err != nil {
 			return err
 		}
 	}
 }
 
-// answer decodes one frame, calls its handler and encodes the response with its length.
-func (c *conn) answer(ctx context.Context, frame []byte) ([]byte, error) {
-	header, api, body, err := wire.ParseHeader(frame)
+// frame is one request as it was read.
+type frame struct {
+	header  wire.Header
+	api     *wire.API
+	handler *handler
+	bytes   []byte       // without the length field
+	buffer  *wire.Buffer // where bytes lie, if pooled: Produce only
+	charge  int64        // taken from the budget
+	started time.Time
+}
+
+// release gives the frame's memory back.
+func (f *frame) release(b *budget) {
+	if f.buffer != nil {
+		f.buffer.Release()
+		f.buffer = nil
+	}
+	b.release(f.charge)
+	f.charge = 0
+}
+
+// readFrame reads the next request. The length is checked before anything is stored, the key before a byte of the body
+// is.
+func (c *conn) readFrame(ctx context.Context) (*frame, error) {
+	length, err := c.readLength(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h, served := c.server.handlerFor(header.Key)
-	if api == nil || !served {
-		return nil, fmt.Errorf("request key %d is not served", header.Key)
+	begun := time.Now()
+	if err := c.setReadDeadline(ctx, begun.Add(c.frameTimeout())); err != nil {
+		return nil, err
 	}
-	if !api.Supports(header.Version) {
-		if header.Key != wire.KeyApiVersions {
-			return nil, fmt.Errorf("%s version %d is not served", api.Name, header.Version)
+	if err := c.fill(8); err != nil {
+		return nil, err
+	}
+	f := &frame{started: begun}
+	f.header, _ = wire.PeekHeader(c.head[c.headFrom:c.headTo])
+	if err := c.admit(f, length); err != nil {
+		return nil, err
+	}
+	if f.api.Key == wire.KeyProduce {
+		err = c.readPooled(ctx, f, int(length), begun)
+	} else {
+		err = c.readDecoded(ctx, f, int(length), begun)
+	}
+	if err != nil {
+		f.release(c.server.budget)
+		return nil, err
+	}
+	c.provenBytes = max(c.provenBytes, int(length), chunkBytes)
+	return f, nil
+}
+
+// readLength waits for the next frame's length, as long as a connection may be idle, and checks it.
+func (c *conn) readLength(ctx context.Context) (int32, error) {
+	for {
+		if err := c.setReadDeadline(ctx, time.Now().Add(c.server.config.IdleTimeout)); err != nil {
+			return 0, err
 		}
-		resp := kmsg.NewPtrApiVersionsResponse()
-		resp.ErrorCode = kerr.UnsupportedVersion.Code
-		resp.ApiKeys = c.server.apiKeys()
-		return encode(api, 0, header.CorrelationID, resp), nil
+		err := c.fill(4)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil || c.headTo > c.headFrom {
+			return 0, err
+		}
+		c.mu.Lock()
+		busy := c.mu.unanswered > 0
+		c.mu.Unlock()
+		if !busy {
+			return 0, fmt.Errorf("nothing was sent for connections.max.idle.ms: %w", err)
+		}
 	}
-	if err := api.Check(header.Version, body); err != nil {
-		return nil, err
+	head := [4]byte(c.head[c.headFrom:])
+	length := int32(binary.BigEndian.Uint32(head[:]))
+	limit := max(c.server.config.RequestBytesMax, wire.RequestBytesMax)
+	if length < 8 || length > limit {
+		return 0, refuseLength(head, length, limit)
 	}
-	req := h.decode()
-	req.SetVersion(header.Version)
-	if err := req.ReadFrom(body); err != nil {
-		return nil, fmt.Errorf("decode %s version %d: %w", api.Name, header.Version, err)
+	c.headFrom += 4
+	return length, nil
+}
+
+// admit checks key, version and length of a frame of which nothing but the header's start was read.
+func (c *conn) admit(f *frame, length int32) error {
+	f.api = wire.Lookup(f.header.Key)
+	served := false
+	f.handler, served = c.server.handlerFor(f.header.Key)
+	if f.api == nil || !served {
+		return refuseRequest(f.header, nil)
 	}
-	c.client.id = string(header.ClientID)
-	resp, err := h.serve(ctx, &c.client, req)
+	if !f.api.Supports(f.header.Version) && f.api.Key != wire.KeyApiVersions {
+		return refuseRequest(f.header, f.api)
+	}
+	limit := f.api.BytesMax
+	if f.api.Key == wire.KeyProduce {
+		limit = c.server.config.RequestBytesMax
+	}
+	if length > limit {
+		return refuseLength([4]byte{}, length, limit)
+	}
+	return nil
+}
+
+// frameTimeout is the time that a frame may take besides what its bytes need at frameBytesPerSecond.
+func (c *conn) frameTimeout() time.Duration {
+	if c.provenBytes == 0 {
+		return c.server.config.FirstFrameTimeout
+	}
+	return c.server.config.FrameTimeout
+}
+
+// readPooled reads a Produce frame into a pooled buffer. The buffer starts no larger than what the peer has once sent in
+// full, and grows fourfold with what arrives.
+func (c *conn) readPooled(ctx context.Context, f *frame, length int, begun time.Time) error {
+	size := min(length, max(c.provenBytes, firstChunkBytes))
+	charge, err := c.server.budget.enter(ctx, int64(wire.SizeFor(size)))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", api.Name, err)
+		return err
 	}
-	return encode(api, header.Version, header.CorrelationID, resp), nil
+	f.charge = charge
+	f.buffer = c.server.pool.Get(size)
+	for read := 0; ; {
+		n, err := c.readBody(ctx, f.buffer.Bytes[read:], read, begun)
+		read += n
+		if err != nil {
+			return err
+		}
+		if read == length {
+			f.bytes = f.buffer.Bytes[:length]
+			return nil
+		}
+		size = min(length, 4*read)
+		grown := int64(wire.SizeFor(size))
+		if err := c.server.budget.grow(ctx, grown); err != nil {
+			return err
+		}
+		larger := c.server.pool.Get(size)
+		copy(larger.Bytes, f.buffer.Bytes)
+		f.buffer.Release()
+		c.server.budget.release(f.charge)
+		f.buffer, f.charge = larger, grown
+	}
+}
+
+// readDecoded reads any other frame into memory of its own, which its decoded form may go on using. What decoding can
+// take is charged first.
+func (c *conn) readDecoded(ctx context.Context, f *frame, length int, begun time.Time) error {
+	charge, err := c.server.budget.enter(ctx, int64(length)*wire.ChargeFactor)
+	if err != nil {
+		return err
+	}
+	f.charge = charge
+	f.bytes = make([]byte, min(length, max(c.provenBytes, firstChunkBytes)))
+	for read := 0; ; {
+		n, err := c.readBody(ctx, f.bytes[read:], read, begun)
+		read += n
+		if err != nil {
+			return err
+		}
+		if read == length {
+			return nil
+		}
+		larger := make([]byte, min(length, 4*read))
+		copy(larger, f.bytes)
+		f.bytes = larger
+	}
+}
+
+// readBody fills into; already is how much of the frame came before.
+func (c *conn) readBody(ctx context.Context, into []byte, already int, begun time.Time) (int, error) {
+	read := copy(into, c.head[c.headFrom:c.headTo])
+	c.headFrom += read
+	for read < len(into) {
+		n, err := c.socket.Read(into[read:])
+		read += n
+		if err != nil {
+			return read, noEOF(err)
+		}
+		if read < len(into) {
+			earned := time.Duration(already+read) * (time.Second / frameBytesPerSecond)
+			if err := c.setReadDeadline(ctx, begun.Add(c.frameTimeout()+earned)); err != nil {
+				return read, err
+			}
+		}
+	}
+	return read, nil
+}
+
+// fill reads until n bytes stand in head; it takes more if they come along.
+func (c *conn) fill(n int) error {
+	if c.headTo-c.headFrom >= n {
+		return nil
+	}
+	c.headTo = copy(c.head[:], c.head[c.headFrom:c.headTo])
+	c.headFrom = 0
+	for c.headTo < n {
+		k, err := c.socket.Read(c.head[c.headTo:])
+		c.headTo += k
+		if err != nil && c.headTo < n {
+			if c.headTo > 0 {
+				return noEOF(err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// noEOF tells an end inside a frame from one between frames.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// setReadDeadline sets the deadline, unless the server stops: then reading has ended for good.
+func (c *conn) setReadDeadline(ctx context.Context, at time.Time) error {
+	if err := c.socket.SetReadDeadline(at); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // the read fails at once either way
+		return ctx.Err()
+	}
+	return nil
+}
+
+// dispatch starts one request. It owns the frame.
+func (c *conn) dispatch(ctx context.Context, f *frame) error {
+	header, _, body, err := wire.ParseHeader(f.bytes)
+	if err != nil {
+		f.release(c.server.budget)
+		return err
+	}
+	f.header = header
+	c.setClientID(header.ClientID)
+	if f.handler.start == nil || !f.api.Supports(header.Version) {
+		return c.alone(ctx, f, body)
+	}
+	a := &await{conn: c, api: f.api, started: f.started, version: header.Version, id: header.CorrelationID}
+	if f.buffer == nil {
+		a.charge, f.charge = f.charge, 0 // until the request is resolved; a pooled frame is done with when start returns
+	}
+	c.enqueue(a)
+	ans, err := f.handler.start(ctx, a, f, body)
+	f.release(c.server.budget)
+	if err != nil {
+		ans = closeReply{err}
+	}
+	if ans != nil && a.settle(ans) {
+		c.drain()
+	}
+	return err
+}
+
+// setClientID keeps the client id; clients do not change it, so it is copied once.
+func (c *conn) setClientID(id []byte) {
+	if c.client.id != string(id) {
+		c.client.id = string(id)
+	}
+}
+
+// alone runs a request that waits for all earlier ones of its connection and that no later one overtakes.
+func (c *conn) alone(ctx context.Context, f *frame, body []byte) error {
+	defer f.release(c.server.budget)
+	if err := c.waitUnanswered(0); err != nil {
+		return err
+	}
+	version := f.header.Version
+	var resp kmsg.Response
+	if !f.api.Supports(version) {
+		version, resp = 0, c.server.unsupportedApiVersions()
+	} else {
+		if err := f.api.Check(version, body); err != nil {
+			return err
+		}
+		req := f.handler.decode()
+		req.SetVersion(version)
+		if err := req.ReadFrom(body); err != nil {
+			return fmt.Errorf("decode %s version %d: %w: %w", f.api.Name, version, err, wire.ErrMalformed)
+		}
+		var err error
+		if resp, err = f.handler.serve(ctx, &c.client, req); err != nil {
+			return fmt.Errorf("%s: %w", f.api.Name, err)
+		}
+	}
+	a := await{conn: c, api: f.api, started: f.started, version: version, id: f.header.CorrelationID}
+	err := frameReply(encode(f.api, version, f.header.CorrelationID, resp)).send(c)
+	c.server.metrics.answered(&a)
+	return err
+}
+
+// unsupportedApiVersions answers a version of ApiVersions from the future (KIP-511).
+func (s *Server) unsupportedApiVersions() kmsg.Response {
+	resp := kmsg.NewPtrApiVersionsResponse()
+	resp.ErrorCode = kerr.UnsupportedVersion.Code
+	resp.ApiKeys = s.apiKeys()
+	return resp
 }
 
 // encode builds a whole response frame.
@@ -111,4 +458,13 @@ func encode(api *wire.API, version int16, correlationID int32, resp kmsg.Respons
 	out = resp.AppendTo(out)
 	binary.BigEndian.PutUint32(out, uint32(len(out)-4))
 	return out
+}
+
+// write sends b; the peer may take as long as a connection may be idle.
+func (c *conn) write(b []byte) error {
+	if err := c.socket.SetWriteDeadline(time.Now().Add(c.server.config.IdleTimeout)); err != nil {
+		return err
+	}
+	_, err := c.socket.Write(b)
+	return err
 }

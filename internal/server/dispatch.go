@@ -34,11 +34,21 @@ type client struct {
 	softwareIs string
 }
 
-// handler is one entry of the dispatch table.
+// handler is one entry of the dispatch table: decode and serve for a request that is answered alone on its connection,
+// or start for one that overlaps with others.
 type handler struct {
 	key    int16
 	decode func() kmsg.Request
 	serve  func(ctx context.Context, c *client, req kmsg.Request) (kmsg.Response, error)
+	// start begins a request and returns its answer, or nil if it has arranged for a.resolve to be called. The frame's
+	// buffer is valid until start returns, unless start retains it. An error closes the connection, after the answers
+	// before it.
+	start func(ctx context.Context, a *await, f *frame, body []byte) (reply, error)
+}
+
+// overlapping makes an entry of a handler whose requests may run beside others of their connection.
+func overlapping(key int16, start func(context.Context, *await, *frame, []byte) (reply, error)) handler {
+	return handler{key: key, start: start}
 }
 
 // handlerTable is indexed by API key.
@@ -60,7 +70,7 @@ func answer[T any, R interface {
 
 // handlerFor finds the entry of a key; ok is false if the key is not served.
 func (s *Server) handlerFor(key int16) (h *handler, ok bool) {
-	if key < 0 || int(key) >= len(s.handlers) || s.handlers[key].decode == nil {
+	if key < 0 || int(key) >= len(s.handlers) || s.handlers[key].decode == nil && s.handlers[key].start == nil {
 		return nil, false
 	}
 	return &s.handlers[key], true

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
+	"github.com/tidemark-io/tidemark/internal/wire"
 )
 
 // Config is what a Server needs to know and whom it may ask. Zero values of limits mean the default.
@@ -32,6 +33,34 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Now is the clock for timestamps in answers; default time.Now.
 	Now func() time.Time
+
+	Limits
+}
+
+// Limits bound what clients can make the server hold. A zero field takes its default.
+type Limits struct {
+	// RequestBytesMax is the longest Produce frame in bytes: socket.request.max.bytes, default 100 MiB. Other requests
+	// have limits of their own (wire.API).
+	RequestBytesMax int32
+	// InFlightBytesMax is the memory in bytes that requests may take together while they are read and handled:
+	// queued.max.request.bytes. At least four times RequestBytesMax; the default is 512 MiB, or that if it is more.
+	InFlightBytesMax int64
+	// PoolBytesMax is the memory in bytes kept for buffers to come. Default 64 MiB.
+	PoolBytesMax int64
+	// ConnectionsMax is the number of connections at which new ones are closed at once: max.connections. Default none.
+	ConnectionsMax int
+	// UnansweredMax is the number of unanswered requests at which a connection is read no further (D13). Default 64.
+	UnansweredMax int
+	// IdleTimeout closes a connection that sends nothing while nothing is owed to it: connections.max.idle.ms, default
+	// 10 minutes. It also bounds how long a peer may take to accept an answer.
+	IdleTimeout time.Duration
+	// FirstFrameTimeout is the time for the first request of a connection to arrive once it has begun; default 10 s.
+	// FrameTimeout is that of later ones, default 30 s. Large frames get more time in proportion.
+	FirstFrameTimeout, FrameTimeout time.Duration
+	// StopGrace is the time given to requests in flight when the server stops. Default 1 s.
+	StopGrace time.Duration
+	// FetchSessionsMax is max.incremental.fetch.session.cache.slots, default 1,000.
+	FetchSessionsMax int
 }
 
 // Listener is one open port with what clients behind it are told.
@@ -54,7 +83,36 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	c.Limits = c.Limits.withDefaults()
 	return c
+}
+
+func (l Limits) withDefaults() Limits {
+	l.RequestBytesMax = orDefault(l.RequestBytesMax, wire.ProduceBytesMax)
+	l.InFlightBytesMax = orDefault(l.InFlightBytesMax, max(512<<20, 4*int64(l.RequestBytesMax)))
+	l.PoolBytesMax = orDefault(l.PoolBytesMax, 64<<20)
+	l.UnansweredMax = orDefault(l.UnansweredMax, 64)
+	l.IdleTimeout = orDefault(l.IdleTimeout, 10*time.Minute)
+	l.FirstFrameTimeout = orDefault(l.FirstFrameTimeout, 10*time.Second)
+	l.FrameTimeout = orDefault(l.FrameTimeout, 30*time.Second)
+	l.StopGrace = orDefault(l.StopGrace, time.Second)
+	l.FetchSessionsMax = orDefault(l.FetchSessionsMax, 1000)
+	return l
+}
+
+func (l Limits) validate() error {
+	if l.InFlightBytesMax < 4*int64(l.RequestBytesMax) {
+		return fmt.Errorf("server config: InFlightBytesMax is %d; it must be at least 4 times RequestBytesMax, %d",
+			l.InFlightBytesMax, 4*int64(l.RequestBytesMax))
+	}
+	return nil
+}
+
+func orDefault[T int | int32 | int64 | time.Duration](value, byDefault T) T {
+	if value == 0 {
+		return byDefault
+	}
+	return value
 }
 
 // Server answers clients on its listeners. Make one with New, run it once.
@@ -62,6 +120,10 @@ type Server struct {
 	config   Config
 	handlers handlerTable
 	log      *slog.Logger
+	budget   *budget
+	pool     *wire.Pool
+	refusals refusals
+	metrics  metrics
 }
 
 // New checks the configuration and prepares a Server. It starts nothing.
@@ -72,8 +134,12 @@ func New(config Config) (*Server, error) {
 	if config.Image == nil || config.WaitImage == nil {
 		return nil, errors.New("server config: Image and WaitImage must be set")
 	}
-	s := &Server{config: config.withDefaults()}
-	s.log = s.config.Logger
+	config = config.withDefaults()
+	if err := config.Limits.validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{config: config, log: config.Logger, pool: wire.NewPool(config.PoolBytesMax)}
+	s.budget = &budget{bytesMax: config.InFlightBytesMax, growWait: config.FirstFrameTimeout}
 	for _, h := range s.served() {
 		s.handlers[h.key] = h
 	}
@@ -87,7 +153,8 @@ func (s *Server) Run(ctx context.Context) error {
 	defer cancel()
 	var group sync.WaitGroup
 	failures := make(chan error, len(s.config.Listeners))
-	for _, l := range s.config.Listeners {
+	for i := range s.config.Listeners {
+		l := &s.config.Listeners[i]
 		group.Go(func() {
 			if err := s.accept(ctx, l); err != nil && ctx.Err() == nil {
 				failures <- fmt.Errorf("accept on listener %s: %w", l.Name, err)
@@ -105,5 +172,45 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	default:
 		return nil
+	}
+}
+
+// accept serves every connection of one listener until the listener closes; it returns after the last connection has
+// ended.
+func (s *Server) accept(ctx context.Context, l *Listener) error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	var pause time.Duration
+	for {
+		socket, err := l.Net.Accept()
+		switch {
+		case err == nil:
+			pause = 0
+		case errors.Is(err, net.ErrClosed) || ctx.Err() != nil:
+			return err
+		default:
+			// Out of descriptors, or a peer that left before it was accepted: both pass.
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			if log, unsaid := s.refusals.take(refusedAccept, s.config.Now()); log {
+				s.log.Warn("a connection could not be accepted; trying again", "listener", l.Name, "err", err, "unlogged", unsaid)
+			}
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if most := s.config.ConnectionsMax; most > 0 && s.metrics.connections.Load() >= int64(most) {
+			s.refused(socket.RemoteAddr(), &refusal{
+				refusedConnections, fmt.Sprintf("%d connections are open", most), "raise max.connections, or find who opens so many",
+			})
+			_ = socket.Close()
+			continue
+		}
+		s.metrics.connections.Add(1)
+		group.Go(func() {
+			defer s.metrics.connections.Add(-1)
+			newConn(s, socket, l).run(ctx)
+		})
 	}
 }
