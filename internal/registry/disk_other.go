@@ -1,0 +1,8 @@
+//go:build !linux
+
+package registry
+
+import "os"
+
+// allocate reserves the bytes of a file by writing them.
+func allocate(file *os.File, size int64) error { return fill(file, size) }

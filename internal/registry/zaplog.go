@@ -1,0 +1,113 @@
+package registry
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// newZapLogger hands etcd's log lines from warn up to slog. An entry after which zap would end or unwind the process
+// calls fatal instead and blocks its goroutine for ever: one that went on would acknowledge entries that were never
+// persisted (D3).
+func newZapLogger(logger *slog.Logger, fatal func(reason string)) *zap.Logger {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	options := []zap.Option{zap.ErrorOutput(discard{})}
+	if fatal != nil {
+		hook := blockForEver{fatal}
+		options = append(options, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
+	}
+	return zap.New(zapCore{logger: logger.With("component", "etcd")}, options...)
+}
+
+// blockForEver is the hook of entries that must not return.
+type blockForEver struct{ fatal func(reason string) }
+
+func (h blockForEver) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	reason := entry.Message
+	for _, field := range fields {
+		if err, isError := field.Interface.(error); isError && field.Type == zapcore.ErrorType {
+			reason += ": " + err.Error()
+		}
+	}
+	h.fatal(reason)
+	select {}
+}
+
+// harmless lists warnings that every start would print although nothing is wrong.
+var harmless = map[string]bool{
+	"Running http and grpc server on single port. This is not recommended for production.": true,
+	"serving client traffic insecurely; this is strongly discouraged!":                     true,
+}
+
+// zapCore writes to slog.
+type zapCore struct {
+	logger *slog.Logger
+}
+
+func (c zapCore) Enabled(level zapcore.Level) bool { return level >= zapcore.WarnLevel }
+
+func (c zapCore) With(fields []zapcore.Field) zapcore.Core {
+	return zapCore{logger: slog.New(c.logger.Handler().WithAttrs(slogAttrs(fields)))}
+}
+
+func (c zapCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(entry.Level) && !harmless[entry.Message] {
+		return checked.AddCore(entry, c)
+	}
+	return checked
+}
+
+func (c zapCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	level := slog.LevelWarn
+	if entry.Level > zapcore.WarnLevel {
+		level = slog.LevelError
+	}
+	record := slog.NewRecord(entry.Time, level, "registry: "+entry.Message, 0)
+	record.AddAttrs(slogAttrs(fields)...)
+	ctx := context.Background()
+	if !c.logger.Handler().Enabled(ctx, level) {
+		return nil
+	}
+	return c.logger.Handler().Handle(ctx, record)
+}
+
+func (c zapCore) Sync() error { return nil }
+
+func slogAttrs(fields []zapcore.Field) []slog.Attr {
+	encoder := zapcore.NewMapObjectEncoder()
+	attrs := make([]slog.Attr, 0, len(fields))
+	for _, field := range fields {
+		field.AddTo(encoder)
+		if value, found := encoder.Fields[field.Key]; found {
+			attrs = append(attrs, slog.Any(field.Key, value))
+		}
+	}
+	return attrs
+}
+
+// discard is a WriteSyncer for errors of logging itself.
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+func (discard) Sync() error                 { return nil }
+
+// once makes the failure of a member a single event.
+type failure struct {
+	once   sync.Once
+	closed chan struct{}
+	reason string // readable once closed is
+}
+
+func newFailure() *failure { return &failure{closed: make(chan struct{})} }
+
+func (f *failure) set(reason string) {
+	f.once.Do(func() {
+		f.reason = reason
+		close(f.closed)
+	})
+}
