@@ -290,5 +290,3 @@ func retryInt(do func() (int, error)) (int, error) {
 		}
 	}
 }
-
-func isNotDir(err error) bool { return errors.Is(err, unix.ENOTDIR) }

@@ -373,7 +373,7 @@ func testHelpers(t *testing.T, disk vfs.FS, dir string) {
 	}
 	must(t, disk.MkdirAll(filepath.Join(dir, "b", "c")))
 	must(t, vfs.WriteAtomic(disk, filepath.Join(dir, "b", "c", "d"), nil))
-	for path, want := range map[string]bool{"a": true, "b": true, "b/c/d": true, "x": false, "x/y": false} {
+	for path, want := range map[string]bool{"a": true, "b": true, "b/c/d": true, "x": false, "x/y": false, "a/x": false} {
 		got, err := vfs.Exists(disk, filepath.Join(dir, path))
 		if err != nil || got != want {
 			t.Errorf("exists %s: %v, %v; want %v", path, got, err, want)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // ErrNoDescriptor is returned by [File.Descriptor] when the file has no descriptor of the operating system, as those of
@@ -90,22 +91,18 @@ type File interface {
 	Name() string
 }
 
-// Exists reports whether dir holds an entry called name, be it a file or a directory.
+// Exists reports whether there is a file or a directory called name.
 func Exists(disk FS, name string) (bool, error) {
-	entries, err := disk.List(filepath.Dir(name))
-	if errors.Is(err, fs.ErrNotExist) {
+	file, err := disk.Open(name, os.O_RDONLY)
+	switch {
+	case err == nil:
+		return true, file.Close()
+	case errors.Is(err, syscall.EISDIR):
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return false, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	base := filepath.Base(name)
-	for _, entry := range entries {
-		if entry.Name == base {
-			return true, nil
-		}
-	}
-	return false, nil
+	return false, err
 }
 
 // ReadFile reads a whole file of at most sizeMax bytes; a larger one gives [ErrTooLarge] before anything is allocated.
@@ -171,7 +168,7 @@ func RemoveAll(disk FS, name string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case err != nil && !isNotDir(err):
+	case err != nil && !errors.Is(err, syscall.ENOTDIR):
 		return err
 	}
 	for _, entry := range entries {
