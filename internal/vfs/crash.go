@@ -86,7 +86,7 @@ func (c *crash) changeNames(changes []nameChange) {
 		if c.mode == Adversarial {
 			lost = c.random.IntN(4) < chance
 		}
-		if lost || undone[change.from] || undone[change.to] || !c.possible(change) {
+		if lost || undone[change.from] || undone[change.to] {
 			for _, key := range [...]entryKey{change.from, change.to} {
 				if key.dir != nil {
 					undone[key] = true
@@ -101,11 +101,6 @@ func (c *crash) changeNames(changes []nameChange) {
 			c.entries(change.to.dir)[change.to.name] = change.node
 		}
 	}
-}
-
-// possible reports whether the entry that a removal or a rename starts from is there.
-func (c *crash) possible(change nameChange) bool {
-	return change.from.dir == nil || c.entries(change.from.dir)[change.from.name] == change.node
 }
 
 // copyInto fills a directory of the new disk and returns the bytes of its files. It goes by sorted names, so that a seed

@@ -271,6 +271,32 @@ func TestCrashIsReplayable(t *testing.T) {
 	}
 }
 
+// TestCrashKeepsTheOrderOfOneName: a new file takes a name only if the rename that freed it has survived.
+func TestCrashKeepsTheOrderOfOneName(t *testing.T) {
+	outcomes := map[string]int{}
+	for seed := range uint64(100) {
+		disk := vfs.NewMemory(seed)
+		check(t, vfs.WriteAtomic(disk, "/a", []byte("old")))
+		check(t, disk.Rename("/a", "/b"))
+		file := created(t, disk, "/a")
+		check(t, second(file.WriteAt([]byte("new"), 0)))
+		check(t, file.Sync())
+		after := disk.Crash(vfs.Adversarial)
+		a, _ := vfs.ReadFile(after, "/a", 10)
+		b, _ := vfs.ReadFile(after, "/b", 10)
+		outcomes[fmt.Sprintf("a=%s b=%s", a, b)]++
+	}
+	for _, legal := range []string{"a=old b=", "a= b=old", "a=new b=old"} {
+		if outcomes[legal] == 0 {
+			t.Errorf("%q was never reached", legal)
+		}
+		delete(outcomes, legal)
+	}
+	if len(outcomes) > 0 {
+		t.Errorf("reached %v", outcomes)
+	}
+}
+
 // TestCrashUndoesWhatRestsOnAnUndoneName: a directory whose entry was never synced takes all in it along, however durable.
 func TestCrashUndoesWhatRestsOnAnUndoneName(t *testing.T) {
 	lost := 0
