@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net"
 	"time"
 
 	"github.com/tidemark-io/tidemark/internal/wire"
@@ -94,14 +95,39 @@ func (c *conn) enqueue(a *await) {
 	c.mu.unanswered++
 }
 
-// waitUnanswered blocks until at most limit requests are unanswered, or the connection has failed.
+// waitUnanswered blocks until at most limit requests are unanswered. It returns an error if the connection has failed
+// or the server stops: no further request is to be read or started then.
 func (c *conn) waitUnanswered(limit int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.mu.unanswered > limit && c.mu.err == nil {
+	for c.mu.unanswered > limit && c.mu.err == nil && !c.mu.stopping {
 		c.mu.changed.Wait()
 	}
+	if c.mu.stopping && c.mu.err == nil {
+		return net.ErrClosed
+	}
 	return c.mu.err
+}
+
+// stop ends reading: the server stops. Requests in flight go on.
+func (c *conn) stop() {
+	_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // a failure means that the connection is over already
+	c.mu.Lock()
+	c.mu.stopping = true
+	c.mu.changed.Broadcast()
+	c.mu.Unlock()
+}
+
+// finish gives the requests in flight a moment to be answered when the server stops; polls are answered at once.
+func (c *conn) finish() {
+	c.hurryAll(false)
+	timer := time.AfterFunc(c.server.config.StopGrace, func() { c.fail(net.ErrClosed) })
+	defer timer.Stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.mu.unanswered > 0 && c.mu.err == nil && !c.mu.broken {
+		c.mu.changed.Wait()
+	}
 }
 
 // drain writes answers from the head of the order for as long as they are there. Only one drain runs at a time: the one

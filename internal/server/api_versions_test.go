@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
-	"net"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -14,12 +13,9 @@ import (
 // TestApiVersionsEveryVersion asks over a real socket and reads the answer with kmsg; a version from the future gets a
 // v0 body with UNSUPPORTED_VERSION (KIP-511).
 func TestApiVersionsEveryVersion(t *testing.T) {
-	address := startServer(t, Config{})
+	s := start(t, Config{})
 	for version := int16(0); version <= 6; version++ {
-		socket, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		socket := s.dial()
 		req := kmsg.NewPtrApiVersionsRequest()
 		req.ClientSoftwareName, req.ClientSoftwareVersion = "go", "1"
 		req.SetVersion(version)
@@ -40,7 +36,6 @@ func TestApiVersionsEveryVersion(t *testing.T) {
 		if again := resp.AppendTo(nil); !bytes.Equal(again, body) {
 			t.Errorf("v%d: the answer does not survive a round trip", version)
 		}
-		_ = socket.Close()
 	}
 }
 

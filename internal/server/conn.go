@@ -39,6 +39,7 @@ type conn struct {
 		head, tail *await
 		unanswered int
 		writing    bool
+		stopping   bool // the server stops: nothing more is read
 		broken     bool // somebody panicked: what is left may stay unanswered
 		err        error
 	}
@@ -64,7 +65,7 @@ func newConn(s *Server, socket net.Conn, l *Listener) *conn {
 // run serves the connection until its peer leaves, misbehaves, or ctx ends. It returns after the last request that it
 // took has ended.
 func (c *conn) run(ctx context.Context) {
-	stop := context.AfterFunc(ctx, func() { _ = c.socket.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, c.stop)
 	defer stop()
 	err := c.serveRecovered(ctx)
 	if ctx.Err() != nil {
@@ -86,15 +87,12 @@ func (c *conn) run(ctx context.Context) {
 	for (c.mu.unanswered > 0 || c.mu.writing) && !c.mu.broken {
 		c.mu.changed.Wait()
 	}
+	for a := c.mu.head; a != nil && c.mu.broken; a = a.next {
+		if !a.done {
+			c.server.budget.release(a.charge)
+		}
+	}
 	c.mu.Unlock()
-}
-
-// finish gives the requests in flight a moment to be answered when the server stops; polls are answered at once.
-func (c *conn) finish() {
-	c.hurryAll(false)
-	timer := time.AfterFunc(c.server.config.StopGrace, func() { c.fail(net.ErrClosed) })
-	defer timer.Stop()
-	_ = c.waitUnanswered(0) // the connection ends either way
 }
 
 // serveRecovered turns a panic, which no input should cause, into the end of this one connection.
@@ -160,7 +158,7 @@ type frame struct {
 	started time.Time
 }
 
-// release gives the frame's memory back.
+// release gives the frame's memory back; a second time it has no effect.
 func (f *frame) release(b *budget) {
 	if f.buffer != nil {
 		f.buffer.Release()
@@ -380,9 +378,9 @@ func (c *conn) setReadDeadline(ctx context.Context, at time.Time) error {
 
 // dispatch starts one request. It owns the frame.
 func (c *conn) dispatch(ctx context.Context, f *frame) error {
+	defer f.release(c.server.budget) // again, where it was released before
 	header, _, body, err := wire.ParseHeader(f.bytes)
 	if err != nil {
-		f.release(c.server.budget)
 		return err
 	}
 	f.header = header
@@ -415,7 +413,6 @@ func (c *conn) setClientID(id []byte) {
 
 // alone runs a request that waits for all earlier ones of its connection and that no later one overtakes.
 func (c *conn) alone(ctx context.Context, f *frame, body []byte) error {
-	defer f.release(c.server.budget)
 	if err := c.waitUnanswered(0); err != nil {
 		return err
 	}
