@@ -51,6 +51,7 @@ const (
 // Decompressor holds what decompressing needs, to be used again from batch to batch. One goroutine uses it at a time.
 type Decompressor struct {
 	iterator Iterator
+	walk     walk
 	stream   stream
 }
 

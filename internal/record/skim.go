@@ -25,31 +25,29 @@ func readFields(b []byte) (fields, error) {
 // false, Record.body tells why.
 func skim(b []byte) (f fields, ok bool) {
 	i := 1 // the attributes byte
-	var u64 uint64
-	if i < len(b) && b[i] < 0x80 {
-		u64 = uint64(b[i])
-		i++
-	} else if u64, i = uvarlong(b, i); i < 0 {
+	long, i := uvarlong(b, i)
+	if i < 0 {
 		return f, false
 	}
-	f.timeDelta = int64(u64>>1) ^ -int64(u64&1)
+	f.timeDelta = int64(long>>1) ^ -int64(long&1)
 
-	var u uint32
-	if i < len(b) && b[i] < 0x80 {
-		u = uint32(b[i])
-		i++
-	} else if u, i = uvarint(b, i); i < 0 {
+	u, i := uvarint(b, i)
+	if i < 0 {
 		return f, false
 	}
 	f.offsetDelta = int32(u>>1) ^ -int32(u&1)
 
-	start := i
-	if i = skimBytes(b, i); i < 0 {
+	if u, i = uvarint(b, i); i < 0 {
 		return f, false
 	}
-	f.hasKey = b[start]&1 == 0 // the sign of a zigzag integer is its lowest bit
-	if i = skimBytes(b, i); i < 0 {
+	if f.hasKey = u&1 == 0; f.hasKey { // the sign of a zigzag integer is its lowest bit
+		i += int(u >> 1)
+	}
+	if u, i = uvarint(b, i); i < 0 {
 		return f, false
+	}
+	if u&1 == 0 {
+		i += int(u >> 1)
 	}
 	if i < len(b) && b[i] == 0 { // no headers
 		return f, i+1 == len(b)
@@ -79,11 +77,8 @@ func skimHeaders(b []byte, i int) bool {
 
 // skimBytes walks a length at i and the bytes it counts, none if it is negative. It returns -1 if they do not fit b.
 func skimBytes(b []byte, i int) int {
-	var u uint32
-	if i < len(b) && b[i] < 0x80 {
-		u = uint32(b[i])
-		i++
-	} else if u, i = uvarint(b, i); i < 0 {
+	u, i := uvarint(b, i)
+	if i < 0 {
 		return -1
 	}
 	if u&1 == 1 {
@@ -95,10 +90,11 @@ func skimBytes(b []byte, i int) int {
 	return -1
 }
 
-// uvarint reads an integer of at most 5 bytes at i, and returns where it ends, or -1.
+// uvarint reads an integer of at most 5 bytes at i, which may lie beyond b, and returns where it ends, or -1. Loading
+// eight bytes at once was tried and is no faster: each field waits for the length of the one before.
 func uvarint(b []byte, i int) (uint32, int) {
 	var u uint32
-	for shift := 0; shift < 35 && i < len(b); shift += 7 {
+	for shift := 0; shift < 7*varintBytesMax && i < len(b); shift += 7 {
 		c := b[i]
 		i++
 		u |= uint32(c&0x7f) << shift
@@ -112,7 +108,7 @@ func uvarint(b []byte, i int) (uint32, int) {
 // uvarlong reads an integer of at most 10 bytes at i, and returns where it ends, or -1.
 func uvarlong(b []byte, i int) (uint64, int) {
 	var u uint64
-	for shift := 0; shift < 70 && i < len(b); shift += 7 {
+	for shift := 0; shift < 7*varlongBytesMax && i < len(b); shift += 7 {
 		c := b[i]
 		i++
 		u |= uint64(c&0x7f) << shift

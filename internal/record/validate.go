@@ -84,11 +84,12 @@ func Validate(buf []byte, r Rules, now int64, d *Decompressor) (Result, error) {
 		case r.Client && result.BatchCount == 1:
 			return Result{}, invalid("more than one batch; a produce request must hold exactly one for each partition")
 		}
-		w := walk{batch: b, rules: &r, now: now, maxTimestamp: NoTimestamp, offsetOfMax: -1}
+		w := &d.walk
+		*w = walk{batch: b, rules: r, now: now, maxTimestamp: NoTimestamp, offsetOfMax: -1}
 		if err := w.run(d); err != nil {
 			return Result{}, err
 		}
-		if err := result.store(b, consumed, &w, d); err != nil {
+		if err := result.store(b, consumed, w, d); err != nil {
 			return Result{}, err
 		}
 		consumed += len(b)

@@ -10,9 +10,10 @@ import (
 // record to be in memory as a whole, so a decompression bomb costs it one window.
 type walk struct {
 	batch Batch
-	rules *Rules
+	rules Rules
 	now   int64
 
+	baseTimestamp       int64
 	notBefore, notAfter int64 // bounds of the timestamps
 
 	maxTimestamp int64
@@ -39,7 +40,8 @@ func (w *walk) run(d *Decompressor) error {
 	if err := w.checkHeader(); err != nil {
 		return err
 	}
-	w.notBefore, w.notAfter = bounds(w.now, w.rules)
+	w.baseTimestamp = b.BaseTimestamp()
+	w.notBefore, w.notAfter = bounds(w.now, &w.rules)
 	var err error
 	if b.Codec() == None {
 		w.payloadBytes = int64(len(b.Payload()))
@@ -95,20 +97,22 @@ func bounds(now int64, r *Rules) (notBefore, notAfter int64) {
 func (w *walk) walkBytes(payload []byte) error {
 	pos := 0
 	for index := range w.batch.Count() {
-		c := cursor{buf: payload, pos: pos}
-		size, err := c.varint()
-		if err != nil {
-			return walkError(err, index)
+		u, start := uvarint(payload, pos)
+		if start < 0 {
+			return walkError(errTruncated, index)
 		}
-		if size < 0 || int(size) > c.remaining() {
-			return walkError(fmt.Errorf("its length is %d, and %d bytes of the batch remain", size, c.remaining()), index)
+		if u&1 == 1 || int(u>>1) > len(payload)-start {
+			return walkError(fmt.Errorf("its length is %d, and %d bytes of the batch remain", int32(u>>1)^-int32(u&1), len(payload)-start), index)
 		}
-		pos = c.pos + int(size)
-		fields, err := readFields(payload[c.pos:pos])
-		if err != nil {
-			return walkError(err, index)
+		pos = start + int(u>>1)
+		f, ok := skim(payload[start:pos])
+		if !ok {
+			var err error
+			if f, err = readFields(payload[start:pos]); err != nil {
+				return walkError(err, index)
+			}
 		}
-		if err := w.record(index, fields); err != nil {
+		if err := w.record(index, f); err != nil {
 			return err
 		}
 	}
@@ -149,7 +153,7 @@ func (w *walk) record(index int32, f fields) error {
 	if f.offsetDelta != index {
 		return &InvalidError{Index: index, Reason: fmt.Sprintf("its offset delta is %d; offsets of a batch must count up from 0", f.offsetDelta)}
 	}
-	timestamp := w.batch.BaseTimestamp() + f.timeDelta
+	timestamp := w.baseTimestamp + f.timeDelta
 	if timestamp > w.maxTimestamp {
 		w.maxTimestamp, w.offsetOfMax = timestamp, int64(index)
 	}
