@@ -51,6 +51,7 @@ func (m *Memory) Crash(mode CrashMode) *Memory {
 	defer m.mu.Unlock()
 	m.mu.crashed = true
 	after := NewMemory(m.mu.random.Uint64())
+	after.mu.clock = m.mu.clock
 	c := crash{random: m.mu.random, mode: mode, until: m.mu.serial, dirs: make(map[*inode]map[string]*inode)}
 	least := max(m.mu.durable, m.mu.committed)
 	if mode != Adversarial && m.mu.serial > least {
@@ -116,7 +117,7 @@ func (c *crash) copyInto(after, before *inode) int64 {
 			bytes += c.copyInto(copied, node)
 		} else {
 			data := c.contents(node)
-			copied = &inode{data: data, durable: slices.Clone(data)}
+			copied = &inode{data: data, durable: slices.Clone(data), modified: node.modified}
 			bytes += int64(len(data))
 		}
 		copied.linked = true

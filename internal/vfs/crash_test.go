@@ -10,6 +10,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -399,6 +400,29 @@ func TestCrashAtSync(t *testing.T) {
 	}
 	if kept == 0 || kept == 40 {
 		t.Errorf("the bytes being synced survived %d times of 40, want some", kept)
+	}
+}
+
+// TestModified: a file has the time of its last change, also after a crash.
+func TestModified(t *testing.T) {
+	now := time.UnixMilli(1000)
+	disk := vfs.NewMemory(1)
+	disk.SetClock(func() time.Time { return now })
+	file := created(t, disk, "/a")
+	for range 3 {
+		entries, err := disk.List("/")
+		check(t, err)
+		if !entries[0].Modified.Equal(now) {
+			t.Errorf("modified at %v, want %v", entries[0].Modified, now)
+		}
+		now = now.Add(time.Second)
+		check(t, second(file.WriteAt([]byte("a"), 0)))
+	}
+	check(t, disk.SyncAll("/"))
+	entries, err := disk.Crash(vfs.Adversarial).List("/")
+	check(t, err)
+	if !entries[0].Modified.Equal(now) {
+		t.Errorf("modified at %v after a crash, want %v", entries[0].Modified, now)
 	}
 }
 

@@ -237,7 +237,7 @@ func (d *Disk) List(dir string) ([]Entry, error) {
 			if err != nil {
 				return nil, err
 			}
-			entry.Size = info.Size()
+			entry.Size, entry.Modified = info.Size(), info.ModTime()
 		}
 		entries = append(entries, entry)
 	}

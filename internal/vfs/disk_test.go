@@ -168,6 +168,22 @@ func TestSyncErrorIsKept(t *testing.T) {
 	}
 }
 
+// TestDiskModified: the time of a file is that of the operating system.
+func TestDiskModified(t *testing.T) {
+	disk, dir := NewDisk(Options{}), t.TempDir()
+	if err := WriteAtomic(disk, filepath.Join(dir, "a"), []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(dir, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := disk.List(dir)
+	if err != nil || len(entries) != 1 || !entries[0].Modified.Equal(info.ModTime()) {
+		t.Errorf("list: %+v, %v; want the time %v", entries, err, info.ModTime())
+	}
+}
+
 func TestFreeBytes(t *testing.T) {
 	free, total, err := FreeBytes(t.TempDir())
 	if err != nil || free == 0 || free > total {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // ErrCrashed is returned by every call on a [Memory] that has lost its power, and on its Files.
@@ -25,6 +26,7 @@ type Memory struct {
 	mu struct {
 		sync.Mutex
 		random     *rand.Rand
+		clock      func() time.Time // nil is none
 		root       *inode
 		names      []nameChange // unsynced changes of directories, in order
 		serial     int64        // of the last change of anything
@@ -48,6 +50,7 @@ type inode struct {
 	data, durable []byte
 	pending       []dataChange
 	pendingBytes  int
+	modified      time.Time
 	handles       map[*memoryFile]struct{}
 	linked        bool
 	failed        error
@@ -87,6 +90,19 @@ func (m *Memory) SetCapacity(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.capacity = bytes
+}
+
+// SetClock gives the disk the clock by which it notes when a file was modified. Without one it does not.
+func (m *Memory) SetClock(now func() time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.clock = now
+}
+
+func (m *Memory) touchLocked(node *inode) {
+	if m.mu.clock != nil {
+		node.modified = m.mu.clock()
+	}
 }
 
 // FailAfter lets n more changes (creations, writes, truncations, renames, removals, syncs) succeed; then every one fails
@@ -182,6 +198,7 @@ func (m *Memory) openLocked(name string, flag int) (*inode, error) {
 			return nil, err
 		}
 		node = &inode{linked: true}
+		m.touchLocked(node)
 		key.dir.entries[key.name] = node
 		m.noteLocked(nameChange{to: key, node: node})
 	case flag&os.O_EXCL != 0:
@@ -367,7 +384,7 @@ func (m *Memory) List(dir string) ([]Entry, error) {
 	entries := make([]Entry, 0, len(node.entries))
 	for _, name := range slices.Sorted(maps.Keys(node.entries)) {
 		child := node.entries[name]
-		entries = append(entries, Entry{Name: name, Size: int64(len(child.data)), Dir: child.isDir()})
+		entries = append(entries, Entry{Name: name, Size: int64(len(child.data)), Modified: child.modified, Dir: child.isDir()})
 	}
 	return entries, nil
 }

@@ -47,6 +47,7 @@ func resize(data []byte, size int64) []byte {
 // changeDataLocked carries a change out and remembers it as unsynced.
 func (m *Memory) changeDataLocked(node *inode, change dataChange) {
 	change.serial = m.mu.serial
+	m.touchLocked(node)
 	before := len(node.data)
 	node.data = change.applyTo(node.data)
 	m.mu.used += int64(len(node.data) - before)

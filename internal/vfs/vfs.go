@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // ErrNoDescriptor is returned by [File.Descriptor] when the file has no descriptor of the operating system, as those of
@@ -49,9 +50,10 @@ type FS interface {
 
 // Entry is one name in a directory.
 type Entry struct {
-	Name string // base name
-	Size int64  // bytes; 0 for a directory
-	Dir  bool
+	Name     string    // base name
+	Size     int64     // bytes; 0 for a directory
+	Modified time.Time // of the contents of a file; zero for a directory, and where the disk has no clock
+	Dir      bool
 }
 
 // File is an open regular file. It holds no descriptor until it is used. All methods may be called concurrently; after
