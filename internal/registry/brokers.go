@@ -1,0 +1,216 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tidemark-io/tidemark/internal/meta"
+)
+
+// TakenError is returned by Register when a live broker of the same id has another data directory (U-65).
+type TakenError struct {
+	Broker meta.BrokerID
+	Holder Registration
+}
+
+func (e *TakenError) Error() string {
+	where := "an unknown address"
+	if len(e.Holder.Endpoints) > 0 {
+		where = fmt.Sprintf("%s:%d", e.Holder.Endpoints[0].Host, e.Holder.Endpoints[0].Port)
+	}
+	if e.Holder.Host != "" {
+		where += " on host " + e.Holder.Host
+	}
+	directory := "none"
+	if len(e.Holder.Directories) > 0 {
+		directory = e.Holder.Directories[0].String()
+	}
+	return fmt.Sprintf("broker id %d is taken by the broker at %s with data directory id %s: give this one another node.id", e.Broker, where, directory)
+}
+
+// Registered is a broker's registration.
+type Registered struct {
+	Lease Lease
+	Epoch int64 // the registration epoch
+}
+
+// Register registers a broker, fenced, under a new lease of the given length (D6). A registration of the same data
+// directory, left by an earlier life, is taken over by ending its lease; one of another directory is a *TakenError.
+func (c *Cluster) Register(ctx context.Context, id meta.BrokerID, r Registration, ttl time.Duration) (Registered, error) {
+	lease, err := c.store.Grant(ctx, ttl)
+	if err != nil {
+		return Registered{}, fmt.Errorf("register broker %d: %w", id, err)
+	}
+	for range conflictRetries {
+		result, err := c.store.Txn(ctx, Txn{
+			Conds: []Cond{Absent(registrationKey(id))},
+			Then:  []Op{PutLeased(registrationKey(id), encode(r), lease)},
+			Else:  []Op{Get(registrationKey(id))},
+		})
+		if err != nil {
+			return Registered{}, fmt.Errorf("register broker %d: %w", id, err)
+		}
+		if result.Succeeded {
+			return Registered{Lease: lease, Epoch: result.Revision}, nil
+		}
+		holder := result.Results[0].Entry
+		if holder == nil {
+			continue
+		}
+		held, err := decode[Registration](*holder)
+		if err == nil && !sharesDirectory(held, r) {
+			err = &TakenError{Broker: id, Holder: held}
+		}
+		if err != nil {
+			return Registered{}, errors.Join(err, ignoreGone(c.store.Revoke(ctx, lease)))
+		}
+		c.logger.Debug("broker takes over its earlier registration", "broker", id, "registration", holder.Create)
+		if err := ignoreGone(c.store.Revoke(ctx, holder.Lease)); err != nil {
+			return Registered{}, fmt.Errorf("take over the registration of broker %d: %w", id, err)
+		}
+	}
+	return Registered{}, fmt.Errorf("register broker %d: %w", id, ErrConflict)
+}
+
+func sharesDirectory(a, b Registration) bool {
+	return slices.ContainsFunc(a.Directories, func(d meta.DirectoryID) bool { return slices.Contains(b.Directories, d) })
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, ErrLeaseGone) {
+		return nil
+	}
+	return err
+}
+
+// Unregister ends a registration at once: the broker's keys, and the controller's seat if it holds it, go together.
+func (c *Cluster) Unregister(ctx context.Context, r Registered) error {
+	if err := ignoreGone(c.store.Revoke(ctx, r.Lease)); err != nil {
+		return fmt.Errorf("unregister broker: %w", err)
+	}
+	return nil
+}
+
+// BrokerEpoch is the last epoch of a broker, 0 when it was never unfenced. The mark of a clean shutdown names it.
+func (c *Cluster) BrokerEpoch(ctx context.Context, id meta.BrokerID) (int64, error) {
+	entry, err := c.get(ctx, brokerEpochKey(id))
+	if err != nil {
+		return 0, fmt.Errorf("read epoch of broker %d: %w", id, err)
+	}
+	return entry.Mod, nil
+}
+
+// Unfence makes a registered broker live, under its own lease. It returns the broker epoch. ErrDeposed: the caller has
+// lost the seat; ErrConflict: the registration is another one, or already live.
+func (c *Cluster) Unfence(ctx context.Context, seat Seat, broker BrokerState) (epoch int64, err error) {
+	id := broker.ID
+	value := encode(liveValue{Registration: broker.Registration})
+	result, err := c.store.Txn(ctx, Txn{
+		Conds: []Cond{seat.cond(), CreatedAt(registrationKey(id), broker.Registration), Absent(liveKey(id))},
+		Then:  []Op{PutLeased(liveKey(id), value, broker.lease), Put(brokerEpochKey(id), value)},
+		Else:  []Op{Get(controllerKey)},
+	})
+	if errors.Is(err, ErrLeaseGone) {
+		err = ErrConflict
+	}
+	if err != nil {
+		return 0, fmt.Errorf("unfence broker %d: %w", id, err)
+	}
+	if !result.Succeeded {
+		return 0, fmt.Errorf("unfence broker %d: %w", id, seat.lost(result.Results[0].Entry))
+	}
+	return result.Revision, nil
+}
+
+// Fence takes a broker's live key away: it leads nothing until the controller unfences it again.
+func (c *Cluster) Fence(ctx context.Context, seat Seat, broker BrokerState) error {
+	result, err := c.store.Txn(ctx, Txn{
+		Conds: []Cond{seat.cond(), CreatedAt(liveKey(broker.ID), broker.Live)},
+		Then:  []Op{Delete(liveKey(broker.ID))},
+		Else:  []Op{Get(controllerKey)},
+	})
+	if err != nil {
+		return fmt.Errorf("fence broker %d: %w", broker.ID, err)
+	}
+	if !result.Succeeded {
+		return fmt.Errorf("fence broker %d: %w", broker.ID, seat.lost(result.Results[0].Entry))
+	}
+	return nil
+}
+
+// Seat is a term of the controller.
+type Seat struct {
+	Broker   meta.BrokerID
+	Epoch    int64 // the controller epoch
+	Revision int64 // create revision of the seat's key: the condition of every write of the controller
+}
+
+func (s Seat) cond() Cond { return CreatedAt(controllerKey, s.Revision) }
+
+// lost says why a guarded write did not happen, given what is under the controller's key.
+func (s Seat) lost(entry *Entry) error {
+	if entry == nil || entry.Create != s.Revision {
+		return ErrDeposed
+	}
+	return ErrConflict
+}
+
+// Elect takes the controller's seat for a registered broker if it is free. When it is not, won is false and the seat is
+// the present holder's.
+func (c *Cluster) Elect(ctx context.Context, id meta.BrokerID, r Registered) (seat Seat, won bool, err error) {
+	for range conflictRetries {
+		page, err := c.store.Range(ctx, Range{Prefix: controllerKey})
+		if err != nil {
+			return Seat{}, false, fmt.Errorf("elect controller: %w", err)
+		}
+		var epoch, mod int64
+		for _, entry := range page.Entries {
+			value, err := decode[controllerValue](entry)
+			if err != nil {
+				return Seat{}, false, err
+			}
+			switch entry.Key {
+			case controllerKey:
+				return Seat{Broker: value.Broker, Epoch: value.Epoch, Revision: entry.Create}, false, nil
+			case controllerEpochKey:
+				epoch, mod = value.Epoch, entry.Mod
+			}
+		}
+		value := encode(controllerValue{Broker: id, Epoch: epoch + 1})
+		result, err := c.store.Txn(ctx, Txn{
+			Conds: []Cond{Absent(controllerKey), ModifiedAt(controllerEpochKey, mod), CreatedAt(registrationKey(id), r.Epoch)},
+			Then:  []Op{PutLeased(controllerKey, value, r.Lease), Put(controllerEpochKey, value)},
+			Else:  []Op{Get(registrationKey(id))},
+		})
+		if err != nil {
+			return Seat{}, false, fmt.Errorf("elect controller: %w", err)
+		}
+		if result.Succeeded {
+			return Seat{Broker: id, Epoch: epoch + 1, Revision: result.Revision}, true, nil
+		}
+		if mine := result.Results[0].Entry; mine == nil || mine.Create != r.Epoch {
+			return Seat{}, false, fmt.Errorf("elect controller: the registration is over: %w", ErrLeaseGone)
+		}
+	}
+	return Seat{}, false, fmt.Errorf("elect controller: %w", ErrConflict)
+}
+
+// AwaitVacancy returns when the controller's seat is free, or was since the revision.
+func (c *Cluster) AwaitVacancy(ctx context.Context, from int64) error {
+	vacant := errors.New("vacant")
+	err := c.store.Watch(ctx, controllerKey, from, func(changes Changes) error {
+		for _, event := range changes.Events {
+			if event.Deleted && event.Entry.Key == controllerKey {
+				return vacant
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, vacant) || errors.Is(err, ErrCompacted) {
+		return nil
+	}
+	return fmt.Errorf("watch the controller's seat: %w", err)
+}
