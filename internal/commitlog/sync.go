@@ -1,0 +1,304 @@
+package commitlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tidemark-io/tidemark/internal/vfs"
+)
+
+const (
+	// syncWorkers is how many files a round syncs at once: past it a disk gains little.
+	syncWorkers = 16
+	// syncAllAbove is the number of logs above which one syncfs costs less than a sync of each file.
+	syncAllAbove = 64
+)
+
+// Syncer groups the syncs of the logs of one data directory: while a round runs, requests gather for the next one, and a
+// log that many callers want synced is synced once. Rounds do not overlap, so their ends are announced in order.
+type Syncer struct {
+	fs   vfs.FS
+	dir  string
+	slot chan struct{} // one slot: its holder runs a round
+	kick chan struct{} // wakes Run
+	// SyncAllAllowed tells whether a large round may use SyncAll, which also writes what nobody asked for: where every
+	// topic asks. Nil means never.
+	SyncAllAllowed func() bool
+
+	mu struct {
+		sync.Mutex
+		next *syncRound // gathers requests; nil when there are none
+	}
+}
+
+// syncRound is one round: the logs it syncs, and what came of it once done is closed.
+type syncRound struct {
+	logs map[*Log]error
+	done chan struct{}
+}
+
+// NewSyncer makes the Syncer of the logs below dir.
+func NewSyncer(fsys vfs.FS, dir string) *Syncer {
+	return &Syncer{fs: fsys, dir: dir, slot: make(chan struct{}, 1), kick: make(chan struct{}, 1)}
+}
+
+// Request asks for a sync of the log in the background; hooks tell of it. It is done by Run.
+func (s *Syncer) Request(l *Log) {
+	s.join(l)
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Run does what Request asks for, until ctx ends.
+func (s *Syncer) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.kick:
+			s.slot <- struct{}{}
+			s.lead()
+			<-s.slot
+		}
+	}
+}
+
+func (s *Syncer) join(l *Log) *syncRound {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.next == nil {
+		s.mu.next = &syncRound{logs: map[*Log]error{}, done: make(chan struct{})}
+	}
+	s.mu.next.logs[l] = nil
+	return s.mu.next
+}
+
+// sync waits for a round that syncs the log, and runs it if nobody else does.
+func (s *Syncer) sync(ctx context.Context, l *Log) error {
+	round := s.join(l)
+	select {
+	case <-round.done:
+		return round.logs[l]
+	case <-ctx.Done():
+		return ctx.Err()
+	case s.slot <- struct{}{}:
+	}
+	s.lead()
+	<-s.slot
+	<-round.done
+	return round.logs[l]
+}
+
+// lead runs the round that has gathered. The caller holds the slot.
+func (s *Syncer) lead() {
+	s.mu.Lock()
+	round := s.mu.next
+	s.mu.next = nil
+	s.mu.Unlock()
+	if round == nil {
+		return
+	}
+	defer close(round.done)
+	if len(round.logs) > syncAllAbove && s.SyncAllAllowed != nil && s.SyncAllAllowed() {
+		s.syncAll(round)
+		return
+	}
+	work := make(chan *Log)
+	var workers sync.WaitGroup
+	var mu sync.Mutex
+	for range min(syncWorkers, len(round.logs)) {
+		workers.Go(func() {
+			for l := range work {
+				if _, err := l.syncNow(); err != nil {
+					mu.Lock()
+					round.logs[l] = err
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	logs := make([]*Log, 0, len(round.logs))
+	for l := range round.logs {
+		logs = append(logs, l)
+	}
+	for _, l := range logs {
+		work <- l
+	}
+	close(work)
+	workers.Wait()
+}
+
+// syncAll syncs all logs of a round with one call.
+func (s *Syncer) syncAll(round *syncRound) {
+	plans := make(map[*Log]syncPlan, len(round.logs))
+	for l := range round.logs {
+		plan, err := l.planSync(false)
+		if err != nil {
+			round.logs[l] = err
+			continue
+		}
+		plans[l] = plan
+	}
+	started := time.Now()
+	err := s.fs.SyncAll(s.dir)
+	for l, plan := range plans {
+		if _, err := l.endSync(plan, lost(err)); err != nil {
+			round.logs[l] = err
+		}
+		l.options.Metrics.synced(time.Since(started))
+	}
+}
+
+// Sync makes everything that has been appended durable, together with whatever other logs of the directory are being
+// synced, and returns the synced end. It returns ErrStorage if the disk fails, which makes the log fail for good: the
+// system has dropped what it could not write. If ctx ends first, its error is returned and the sync may still happen.
+func (l *Log) Sync(ctx context.Context) (int64, error) {
+	if err := l.options.Syncer.sync(ctx, l); err != nil {
+		return l.synced.Load(), err
+	}
+	return l.synced.Load(), nil
+}
+
+// syncPlan is what a sync of a log must do, noted at one moment.
+type syncPlan struct {
+	end       int64
+	truncated uint64
+	closed    []*segment // with their indexes
+	active    *segment   // nil: nothing was appended to it
+	dir       bool
+	parent    bool
+	epochs    bool // the file was written for this plan
+	lineage   Epochs
+}
+
+// planSync notes what is to be synced, and writes what is only in memory; with durable, the files so written are synced.
+func (l *Log) planSync(durable bool) (syncPlan, error) {
+	if err := l.Err(); err != nil {
+		return syncPlan{}, err
+	}
+	l.mu.Lock()
+	plan := syncPlan{end: l.mu.end, truncated: l.mu.truncated}
+	plan.lineage, plan.epochs = l.mu.epochs.unsaved()
+	segments := *l.segments.Load()
+	for _, s := range segments[:len(segments)-1] {
+		if !s.sealed.Load() {
+			s.pin()
+			plan.closed = append(plan.closed, s)
+		}
+	}
+	if plan.end > l.synced.Load() {
+		plan.active = segments[len(segments)-1]
+		plan.active.pin()
+	}
+	l.mu.Unlock()
+	plan.dir = l.unsyncedDir.Swap(false)
+	plan.parent = l.newDir.Swap(false)
+	if !plan.epochs {
+		return plan, nil
+	}
+	var err error
+	if data := encodeEpochs(plan.lineage); durable {
+		err = vfs.WriteAtomic(l.options.FS, l.path(epochFileName), data)
+	} else {
+		if err = l.writePlain(epochFileName+".tmp", data); err == nil {
+			err = l.options.FS.Rename(l.path(epochFileName+".tmp"), l.path(epochFileName))
+		}
+	}
+	if err != nil {
+		_, err = l.endSync(plan, fmt.Errorf("write %s: %w", epochFileName, err))
+	}
+	return plan, err
+}
+
+// syncNow syncs the log by itself.
+func (l *Log) syncNow() (int64, error) {
+	plan, err := l.planSync(true)
+	if err != nil {
+		return l.synced.Load(), err
+	}
+	started := time.Now()
+	end, err := l.endSync(plan, l.syncFiles(plan))
+	l.options.Metrics.synced(time.Since(started))
+	return end, err
+}
+
+// errLost marks an error after which bytes that were written may be gone: a failed sync. It is never "try again".
+var errLost = errors.New("written bytes may be lost")
+
+func lost(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errLost, err)
+}
+
+// syncFiles syncs data before indexes and files before the directories that name them.
+func (l *Log) syncFiles(plan syncPlan) error {
+	return lost(l.syncFilesInOrder(plan))
+}
+
+func (l *Log) syncFilesInOrder(plan syncPlan) error {
+	for _, s := range plan.closed {
+		if err := s.sync(true); err != nil {
+			return err
+		}
+	}
+	if plan.active != nil {
+		if err := plan.active.sync(false); err != nil {
+			return err
+		}
+	}
+	if plan.dir {
+		if err := l.options.FS.SyncDir(l.options.Dir); err != nil {
+			return fmt.Errorf("sync directory: %w", err)
+		}
+	}
+	if plan.parent {
+		if err := l.options.FS.SyncDir(filepath.Dir(l.options.Dir)); err != nil {
+			return fmt.Errorf("sync data directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// endSync publishes what a plan achieved, or fails the log.
+func (l *Log) endSync(plan syncPlan, err error) (int64, error) {
+	for _, s := range plan.closed {
+		s.unpin()
+	}
+	if plan.active != nil {
+		plan.active.unpin()
+	}
+	if err != nil {
+		if plan.dir {
+			l.unsyncedDir.Store(true)
+		}
+		if plan.parent {
+			l.newDir.Store(true)
+		}
+		return l.synced.Load(), l.fail(err)
+	}
+	for _, s := range plan.closed {
+		s.sealed.Store(true)
+	}
+	l.flushed.Store(l.options.Now().UnixNano())
+	l.mu.Lock()
+	if plan.epochs {
+		l.mu.epochs.saved(plan.lineage)
+	}
+	rose := l.mu.truncated == plan.truncated && plan.end > l.synced.Load()
+	if rose {
+		l.synced.Store(plan.end)
+	}
+	l.mu.Unlock()
+	if hooks := l.hooks.Load(); rose && hooks.Synced != nil {
+		hooks.Synced(plan.end)
+	}
+	return l.synced.Load(), nil
+}
