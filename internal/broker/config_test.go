@@ -1,0 +1,94 @@
+package broker
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func TestParseConfig(t *testing.T) {
+	loopback := Listener{Name: "PLAINTEXT", Address: Address{"localhost", 9092}}
+	for _, test := range []struct {
+		name     string
+		settings map[string]string
+		want     Config
+		err      string // part of the refusal
+	}{
+		{name: "nothing set", want: Config{BrokerID: 1, Listeners: []Listener{loopback}}},
+		{
+			name: "Kafka's own server.properties",
+			settings: map[string]string{
+				"node.id": "7", "log.dirs": "/var/lib/data", "controller.listener.names": "CONTROLLER",
+				"listeners":                      "PLAINTEXT://:9092,CONTROLLER://:9093",
+				"advertised.listeners":           "PLAINTEXT://broker:9092,CONTROLLER://broker:9093",
+				"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
+			},
+			want: Config{BrokerID: 7, DataDir: "/var/lib/data", Listeners: []Listener{
+				{Name: "PLAINTEXT", Address: Address{"", 9092}, Advertised: &Address{"broker", 9092}},
+			}},
+		},
+		{
+			name:     "named listeners",
+			settings: map[string]string{"listeners": "in://[::1]:0, OUT://0.0.0.0:19092", "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT"},
+			want:     Config{BrokerID: 1, Listeners: []Listener{{Name: "IN", Address: Address{"::1", 0}}, {Name: "OUT", Address: Address{"0.0.0.0", 19092}}}},
+		},
+		{
+			name:     "admin, profiles, registry and rack",
+			settings: map[string]string{"admin.listener": "", "pprof.listener": "localhost:6060", "registry.endpoints": "a:2379,b:2379", "broker.rack": "r1", "broker.id": "-1"},
+			want: Config{
+				BrokerID: 1, Listeners: []Listener{loopback}, AdminOff: true, Profiles: &Address{"localhost", 6060},
+				RegistryEndpoints: []string{"a:2379", "b:2379"}, Rack: "r1",
+			},
+		},
+		{name: "two directories", settings: map[string]string{"log.dirs": "a,b"}, err: "log.dirs=a,b names 2 directories; tidemark uses exactly one"},
+		{name: "two ids", settings: map[string]string{"node.id": "1", "broker.id": "2"}, err: "node.id=1 and broker.id=2 differ"},
+		{name: "encrypted listener", settings: map[string]string{"listeners": "SSL://:9092"}, err: "listener SSL has the security protocol SSL; this version serves PLAINTEXT only"},
+		{name: "no scheme", settings: map[string]string{"listeners": "localhost:9092"}, err: `"localhost:9092": want NAME://HOST:PORT`},
+		{name: "port out of range", settings: map[string]string{"listeners": "PLAINTEXT://:70000"}, err: "want a port from 0 to 65535"},
+		{name: "controllers only", settings: map[string]string{"listeners": "C://:9093", "controller.listener.names": "C"}, err: "no listener for clients"},
+		{name: "advertised without listener", settings: map[string]string{"advertised.listeners": "OUT://h:1"}, err: "there is no listener OUT"},
+		{name: "advertised any address", settings: map[string]string{"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, err: "clients cannot connect"},
+		{name: "admin without port", settings: map[string]string{"admin.listener": "localhost"}, err: "admin.listener=localhost"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := ParseConfig(test.settings)
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Fatalf("error %v, want one with %q", err, test.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.want.Settings = test.settings
+			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(Config{}, "Now", "Listen", "FreeBytes", "FS", "Registry", "Logger")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestValidateNamesTheField(t *testing.T) {
+	for _, test := range []struct {
+		spoil func(*Config)
+		field string
+	}{
+		{func(c *Config) { c.BrokerID = -1 }, "BrokerID"},
+		{func(c *Config) { c.Listeners = []Listener{} }, "Listeners"},
+		{func(c *Config) { c.Listeners[0].Port = -1 }, "Listeners"},
+		{func(c *Config) { c.Listeners = append(c.Listeners, c.Listeners[0]) }, "Listeners"},
+		{func(c *Config) { c.StopPatience = -1 }, "StopPatience"},
+	} {
+		c := Config{}.WithDefaults()
+		test.spoil(&c)
+		if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), test.field) {
+			t.Errorf("error %v does not name %s", err, test.field)
+		}
+	}
+	if err := (Config{}).WithDefaults().Validate(); err != nil {
+		t.Errorf("the defaults are refused: %v", err)
+	}
+}
