@@ -44,6 +44,8 @@ const (
 	// zstdWholeBytesMax bounds the output of frames with larger windows (levels 20 and above), which are decoded whole, so
 	// that memory follows the output and not the claim.
 	zstdWholeBytesMax = 64 << 20
+	// zstdBlockBytesMax is the most that one zstd block holds.
+	zstdBlockBytesMax = 128 << 10
 	// zstdWindowBytesLimit is the largest window that zstd itself decodes by default.
 	zstdWindowBytesLimit = 128 << 20
 )
@@ -77,13 +79,13 @@ type stream struct {
 	start, end int // the unread part of window
 
 	source bytes.Reader
-	whole  bytes.Reader // over wholeBuf
+	whole  bytes.Reader // over buffer
 	gzip   *gzip.Reader
 	lz4    *lz4.Reader
 	snappy snappyReader
 	zstd   *zstd.Decoder
 	wholes *zstd.Decoder // decodes frames with large windows
-	buffer []byte
+	buffer []byte        // what wholes decodes into
 }
 
 // reset starts to decompress the payload of b.
@@ -93,6 +95,9 @@ func (s *stream) reset(b Batch) error {
 	s.start, s.end = 0, 0
 	if cap(s.window) > keepBytesMax || s.window == nil {
 		s.window = make([]byte, windowBytes)
+	}
+	if cap(s.buffer) > keepBytesMax {
+		s.buffer = nil
 	}
 	s.source.Reset(payload)
 	var err error
@@ -175,22 +180,29 @@ func (s *stream) resetZstdWhole(payload []byte, frame *zstd.Header) error {
 	}
 	if s.wholes == nil {
 		decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(zstdWindowBytesLimit), zstd.WithDecoderMaxMemory(zstdWholeBytesMax))
+			zstd.WithDecoderMaxWindow(zstdWindowBytesLimit), zstd.WithDecoderMaxMemory(zstdWindowBytesLimit), zstd.WithDecodeAllCapLimit(true))
 		if err != nil {
 			return err
 		}
 		s.wholes = decoder
 	}
-	output, err := s.wholes.DecodeAll(payload, s.buffer[:0])
-	if cap(output) <= keepBytesMax {
-		s.buffer = output
+	// The decoder fills what it is given and no more; only after one that was full comes a larger one. Not all of its
+	// errors say that it was full, but how far it came does.
+	for capacity := int64(windowBytes); ; capacity *= 8 {
+		capacity = min(capacity, outputMax)
+		if int64(cap(s.buffer)) < capacity {
+			s.buffer = make([]byte, 0, capacity)
+		}
+		output, err := s.wholes.DecodeAll(payload, s.buffer[:0:capacity])
+		if full := errors.Is(err, zstd.ErrDecoderSizeExceeded) || int64(len(output)) > capacity-zstdBlockBytesMax; err == nil || !full {
+			s.whole.Reset(output)
+			s.reader = &s.whole
+			return err
+		}
+		if capacity == outputMax {
+			return s.tooLarge(outputMax)
+		}
 	}
-	if errors.Is(err, zstd.ErrDecoderSizeExceeded) {
-		return s.tooLarge(outputMax)
-	}
-	s.whole.Reset(output)
-	s.reader = &s.whole
-	return err
 }
 
 func (s *stream) tooLarge(limit int64) error {

@@ -85,11 +85,11 @@ func (r *snappyReader) decodeBlock(block []byte) error {
 	if err != nil {
 		return err
 	}
-	if int64(size) > r.allowance {
-		return fmt.Errorf("a snappy block of %d bytes claims %d, more than the %d allowed: %w", len(block), size, r.allowance, ErrTooLarge)
-	}
 	if size > len(block)*snappyRatioMax {
 		return fmt.Errorf("a block of %d bytes claims to hold %d, more than snappy can", len(block), size)
+	}
+	if int64(size) > r.allowance {
+		return fmt.Errorf("a snappy block of %d bytes claims %d, more than the %d allowed: %w", len(block), size, r.allowance, ErrTooLarge)
 	}
 	if err := checkSnappyTags(block); err != nil {
 		return err
