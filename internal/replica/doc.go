@@ -1,0 +1,26 @@
+// Package replica keeps one partition's copies in step: who leads, what is committed, who may read what, and who is
+// answered when. A [Table] holds the replicas of this broker; a [Replica] is a log and the [Machine] that decides over it.
+//
+// # What it keeps
+//
+// The high watermark never passes what every in-sync replica holds (synced, in a flush partition), so what a consumer has
+// seen and what acks=all has acknowledged survives as many failures as the topic asks for. No batch is stamped with a
+// leader epoch that the replica has left: a change of role waits for the appends in flight. A copy is deleted only on the
+// controller's positive word about its topic id; what nobody mentions is renamed and kept. One partition whose log fails
+// stops no other.
+//
+// # Who calls it
+//
+// broker feeds it statements of the controller ([Table.Apply], the one way from the registry to the replicas) and
+// configuration changes; server appends, reads and waits. It never sees a request of the protocol, a connection or the
+// registry, and it calls nobody but the logs below it and the functions in its Config.
+//
+// # Goroutines and locks
+//
+// [Table.Run] is one goroutine, which writes `flushed` to the registry. Apply uses at most 16 helpers while it runs. No
+// request and no replica has a goroutine or a timer; group commits are the logs' Syncer's.
+//
+// Locks, in order: the table's applying slot (held across the disk by Apply), then either the table's lock or a replica's
+// (moments), then the log's own, the metrics', or a Pending's (moments; never two of these). Nobody is
+// called back, woken or answered under a lock. The log calls its hooks without its lock.
+package replica

@@ -1,0 +1,350 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tidemark-io/tidemark/internal/invariant"
+	"github.com/tidemark-io/tidemark/internal/meta"
+)
+
+// Role is what a broker does for one of its replicas.
+type Role uint8
+
+// The roles of a replica.
+const (
+	// RoleNone is a replica that has heard no partition value yet, or whose life here is over (see Machine.Closed).
+	RoleNone Role = iota
+	// RoleLeader takes appends and decides the high watermark.
+	RoleLeader
+	// RoleFollower keeps a copy. It serves nobody while it knows no leader.
+	RoleFollower
+)
+
+// String is the role in lower case.
+func (r Role) String() string {
+	switch r {
+	case RoleLeader:
+		return "leader"
+	case RoleFollower:
+		return "follower"
+	default:
+		return "none"
+	}
+}
+
+// Machine decides for one replica: its role, its high watermark, who may append, who is answered. It does no I/O, takes
+// no lock and reads no clock: [Replica] is its runner, calls one method per event under its lock and does the Effects.
+//
+// Transitions (self is this broker; "value" is the partition value of the registry):
+//
+//	from       event                              to         effects
+//	any        RoleChanged, value not newer       unchanged  ignored: the order is (leader epoch, version)
+//	any        RoleChanged, leader = self,        leader     the log takes the epoch, starting at its end; the epoch's
+//	           epoch above the log's latest                  start is that end; fetches wake to check their epoch
+//	none       RoleChanged, leader = self,        leader     nothing is written; the epoch's start is the log end at
+//	           epoch = the log's latest                      load (a resumed epoch, D8)
+//	leader     RoleChanged, leader = self,        leader     the new ISR, min.insync and flush count from here on
+//	           same epoch, newer version
+//	any        RoleChanged, leader ≠ self         follower   waiting produces fail with "not leader"; fetches wake
+//	leader     Appended, Synced                   leader     the high watermark may rise; produces complete; fetches
+//	                                                         wake; a flush partition asks for a group commit
+//	any        StartRaised                        unchanged  the high watermark is at least the log's start
+//	any        Closed                             none       every waiting request fails with the reason given
+//
+// Invariants, checked after every event:
+//
+//   - log start ≤ high watermark ≤ written end; synced end ≤ written end. The high watermark never falls in one life.
+//   - The high watermark of a leader never passes the end of a member of the ISR; in a flush partition ends are synced
+//     ends (D9), so no consumer sees, and no acks=all request is answered for, bytes that a power cut can take.
+//   - A member of the ISR whose end is unknown holds the high watermark where it is.
+//   - Role, epoch, ISR and flush change only by a newer value (D8).
+//   - The epoch's start is ≤ the written end; while the high watermark is below it, the latest offset is not known to
+//     be committed and is not answered (R-144).
+//
+// The ISR has one member while a broker stands alone; [Machine.memberEnd] is where the ends of others will come in.
+type Machine struct {
+	self meta.BrokerID
+
+	role       Role
+	value      meta.Partition // as last applied; its slices are never modified
+	applied    bool           // whether a value was applied
+	epochStart int64          // of value.LeaderEpoch, valid for a leader
+	flagging   bool           // WriteFlushed was asked for and its outcome is not known
+
+	start, written, synced int64 // the log's start, end and synced end
+	high                   int64 // high watermark
+}
+
+// NewMachine is the machine of a replica of broker self, before it has heard anything.
+func NewMachine(self meta.BrokerID) Machine {
+	return Machine{self: self, value: meta.Partition{Leader: meta.NoBroker, LeaderEpoch: meta.NoEpoch}}
+}
+
+// LogState is what the machine needs to know about a log when it is opened or takes a new role.
+type LogState struct {
+	Start, Written, Synced int64      // start offset, end offset, and the end of what a power cut cannot take
+	Epoch                  meta.Epoch // the latest leader epoch of the log, meta.NoEpoch if it has none
+}
+
+// Effects is what the runner must do after an event, in the order of the fields. The zero value is nothing.
+type Effects struct {
+	Ignored     bool       // the event is older than what is known: nothing changed
+	AssignEpoch bool       // tell the log that Epoch starts at EpochStart, before anything else is appended
+	Epoch       meta.Epoch // with AssignEpoch
+	EpochStart  int64      // with AssignEpoch
+
+	Advanced      bool  // the high watermark rose: produces that wait for it complete, fetches count what is new
+	HighWatermark int64 // with Advanced
+	SyncedTo      bool  // the synced end rose: produces that wait for it complete
+	Synced        int64 // with SyncedTo
+	Short         bool  // the ISR is below min.insync: acks=all requests complete as "not enough replicas after append"
+
+	Fail error // every waiting produce completes with it
+	Wake bool  // every waiting fetch wakes: the terms that it checked have changed
+
+	Sync         bool  // ask for a group commit of the log
+	WriteFlushed bool  // set `flushed` in the partition value by compare-and-set against Version
+	Version      int64 // with WriteFlushed
+	Led          bool  // the role became, or stopped being, leader, or its epoch changed: tell the role listeners
+}
+
+// String lists what is set, for scripts.
+func (e Effects) String() string {
+	var parts []string
+	add := func(set bool, format string, args ...any) {
+		if set {
+			parts = append(parts, fmt.Sprintf(format, args...))
+		}
+	}
+	add(e.Ignored, "ignored")
+	add(e.AssignEpoch, "assign-epoch epoch=%d start=%d", e.Epoch, e.EpochStart)
+	add(e.Advanced, "high-watermark %d", e.HighWatermark)
+	add(e.SyncedTo, "synced %d", e.Synced)
+	add(e.Short, "short-of-replicas")
+	add(e.Fail != nil, "fail-waiting %q", fmt.Sprint(e.Fail))
+	add(e.Wake, "wake-fetches")
+	add(e.Sync, "sync")
+	add(e.WriteFlushed, "write-flushed version=%d", e.Version)
+	add(e.Led, "leadership")
+	if len(parts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(parts, "\n")
+}
+
+// RoleChanged applies a partition value of the registry. checkpoint is the high watermark known from an earlier life of
+// the replica (0 if none); it counts only for the first value. The machine keeps the value's slices and never modifies
+// them.
+func (m *Machine) RoleChanged(value meta.Partition, log LogState, checkpoint int64) Effects {
+	if !m.Supersedes(&value) {
+		return Effects{Ignored: true}
+	}
+	var e Effects
+	before, beforeRole, first := m.value, m.role, !m.applied
+	m.value, m.applied = value, true
+	m.flagging = false
+	m.start, m.written, m.synced = log.Start, log.Written, min(log.Synced, log.Written)
+	if first {
+		m.high = min(max(checkpoint, m.start), m.written)
+	}
+	m.high = max(m.high, m.start)
+
+	epochChanged := first || value.LeaderEpoch != before.LeaderEpoch
+	if value.Leader == m.self {
+		m.role = RoleLeader
+		if epochChanged || beforeRole != RoleLeader {
+			m.epochStart = m.written
+			e.Wake, e.Led = true, true
+			if value.LeaderEpoch > log.Epoch {
+				e.AssignEpoch, e.Epoch, e.EpochStart = true, value.LeaderEpoch, m.written
+			}
+		}
+		m.advance(&e)
+		// After flush was switched off, the appends that wait for a group commit still get theirs.
+		e.Sync = (value.Flush || before.Flush) && m.synced < m.written
+		m.proposeFlushed(&e)
+	} else {
+		m.role = RoleFollower
+		if beforeRole == RoleLeader {
+			e.Fail, e.Led = ErrNotLeader, true
+		}
+		e.Wake = beforeRole == RoleLeader || epochChanged || value.Leader != before.Leader
+	}
+	m.check()
+	return e
+}
+
+// Supersedes tells whether a value is newer than the one applied, if there is one.
+func (m *Machine) Supersedes(value *meta.Partition) bool { return !m.applied || value.Newer(&m.value) }
+
+// Appended tells that the log's end is now written. The runner may report ends late and out of order: an older end
+// changes nothing.
+func (m *Machine) Appended(written int64) Effects {
+	if written <= m.written {
+		return Effects{Ignored: true}
+	}
+	var e Effects
+	m.written = written
+	if m.role == RoleLeader {
+		m.advance(&e)
+		e.Sync = m.value.Flush
+	}
+	m.check()
+	return e
+}
+
+// Synced tells that a group commit has made everything below synced durable.
+func (m *Machine) Synced(synced int64) Effects {
+	synced = min(synced, m.written)
+	if synced <= m.synced {
+		return Effects{Ignored: true}
+	}
+	e := Effects{SyncedTo: true, Synced: synced}
+	m.synced = synced
+	if m.role == RoleLeader {
+		m.advance(&e)
+		e.Sync = m.value.Flush && m.synced < m.written
+		m.proposeFlushed(&e)
+	}
+	m.check()
+	return e
+}
+
+// StartRaised tells that the log now starts at start (DeleteRecords, retention). Records below a log's start are gone,
+// so the high watermark is never below it.
+func (m *Machine) StartRaised(start int64) Effects {
+	if start <= m.start {
+		return Effects{Ignored: true}
+	}
+	var e Effects
+	m.start = start
+	m.written, m.synced = max(m.written, start), max(m.synced, start)
+	if m.high < start {
+		m.high = start
+		e.Advanced, e.HighWatermark = true, start
+	}
+	m.check()
+	return e
+}
+
+// FlushedFailed tells that the write asked for by WriteFlushed did not happen; the next group commit asks again.
+func (m *Machine) FlushedFailed() { m.flagging = false }
+
+// Closed ends the replica's life on this broker: it was deleted, its log failed, or the broker stops. Waiting requests
+// fail with reason.
+func (m *Machine) Closed(reason error) Effects {
+	e := Effects{Fail: reason, Wake: true, Led: m.role == RoleLeader}
+	m.role = RoleNone
+	return e
+}
+
+// CheckLeader tells whether the replica leads in the epoch that a client believes in: ErrNotLeader if it does not lead;
+// ErrFencedEpoch if current is older than its epoch, ErrUnknownEpoch if newer; meta.NoEpoch is not checked (R-119).
+func (m *Machine) CheckLeader(current meta.Epoch) error {
+	if err := m.CheckEpoch(current); err != nil {
+		return err
+	}
+	if m.role != RoleLeader {
+		return ErrNotLeader
+	}
+	return nil
+}
+
+// CheckEpoch is CheckLeader without the demand for leadership.
+func (m *Machine) CheckEpoch(current meta.Epoch) error {
+	switch {
+	case m.role == RoleNone:
+		return ErrNotLeader
+	case current == meta.NoEpoch || current == m.value.LeaderEpoch:
+		return nil
+	case current < m.value.LeaderEpoch:
+		return ErrFencedEpoch
+	default:
+		return ErrUnknownEpoch
+	}
+}
+
+// CheckAppend tells whether a produce with these acks may be appended: what CheckLeader says, and ErrNotEnoughReplicas
+// for acks=all when the ISR is smaller than min.insync demands (R-108).
+func (m *Machine) CheckAppend(current meta.Epoch, acks int16) error {
+	if err := m.CheckLeader(current); err != nil {
+		return err
+	}
+	if acks == AcksAll && m.short() {
+		return ErrNotEnoughReplicas
+	}
+	return nil
+}
+
+// short tells that fewer replicas are in sync than acks=all demands: min.insync, but never more than there are (D8).
+func (m *Machine) short() bool {
+	return len(m.value.ISR) < m.value.MinISRBound()
+}
+
+// memberEnd is the end offset up to which a member of the ISR is known to hold the log, -1 if nothing is known.
+func (m *Machine) memberEnd(member meta.BrokerID) int64 {
+	switch {
+	case member != m.self:
+		return -1
+	case m.value.Flush:
+		return m.synced
+	default:
+		return m.written
+	}
+}
+
+// advance raises the high watermark to the lowest end in the ISR. A leader that is not in its own ISR (a value never
+// written by a correct controller) counts itself all the same.
+func (m *Machine) advance(e *Effects) {
+	high := m.memberEnd(m.self)
+	for _, member := range m.value.ISR {
+		high = min(high, m.memberEnd(member))
+	}
+	if high > m.high {
+		m.high = high
+		e.Advanced, e.HighWatermark = true, high
+	}
+	e.Short = m.short()
+}
+
+// proposeFlushed asks for the write of `flushed` once every member of ISR and ELR has synced the epoch's start (D9).
+func (m *Machine) proposeFlushed(e *Effects) {
+	if !m.value.Flush || m.value.Flushed || m.flagging {
+		return
+	}
+	for _, members := range [][]meta.BrokerID{m.value.ISR, m.value.ELR} {
+		for _, member := range members {
+			if m.memberEnd(member) < m.epochStart {
+				return
+			}
+		}
+	}
+	m.flagging = true
+	e.WriteFlushed, e.Version = true, m.value.Version
+}
+
+// Role is what this broker does for the replica.
+func (m *Machine) Role() Role { return m.role }
+
+// Epoch is the leader epoch of the applied value, meta.NoEpoch before the first.
+func (m *Machine) Epoch() meta.Epoch { return m.value.LeaderEpoch }
+
+// Value is the partition value as last applied; its slices must not be modified.
+func (m *Machine) Value() meta.Partition { return m.value }
+
+// HighWatermark is the offset below which records are committed.
+func (m *Machine) HighWatermark() int64 { return m.high }
+
+// LatestKnown tells whether the leader's high watermark has reached the start of its epoch, so that the latest offset
+// can be answered (R-144).
+func (m *Machine) LatestKnown() bool { return m.high >= m.epochStart }
+
+func (m *Machine) check() {
+	invariant.Check(m.start <= m.high && m.high <= m.written, "high watermark %d is outside [%d, %d]", m.high, m.start, m.written)
+	invariant.Check(m.synced <= m.written, "synced end %d is above the end %d", m.synced, m.written)
+	if invariant.Enabled && m.role == RoleLeader && !slices.Contains(m.value.ISR, m.self) {
+		invariant.Check(len(m.value.ISR) == 0, "leader %d is not in its ISR %v", m.self, m.value.ISR)
+	}
+}

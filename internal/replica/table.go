@@ -1,0 +1,224 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemark-io/tidemark/internal/commitlog"
+	"github.com/tidemark-io/tidemark/internal/meta"
+)
+
+// Config is what a Table needs to know and whom it may ask.
+type Config struct {
+	// Broker is this broker's id: partitions whose replicas name it are hosted here.
+	Broker meta.BrokerID
+	// Logs is the data directory.
+	Logs Logs
+	// Syncer does the group commits of its logs.
+	Syncer *commitlog.Syncer
+	// TopicConfig is the configuration of a topic's logs, as currently known. It is asked when a log is opened.
+	TopicConfig func(id meta.TopicID, name string) commitlog.Config
+	// ISR writes partition values for leaders; nil if this broker never does.
+	ISR ISRWriter
+
+	// Logger receives one line for each change of a replica.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil means that they are not shown.
+	Registerer prometheus.Registerer
+}
+
+// Logs is the data directory of a broker: commitlog.Manager. Calls for different partitions may be concurrent.
+type Logs interface {
+	// Partitions lists what is on the disk, opened or not.
+	Partitions() []meta.TopicIDPartition
+	// Open opens the log of a partition, or makes it.
+	Open(topic string, p meta.TopicIDPartition, config commitlog.Config) (*commitlog.Log, error)
+	// Delete closes a log and removes it; a partition that is not there is no error.
+	Delete(p meta.TopicIDPartition) error
+	// Stray closes a log and renames its directory, so that it is kept but never served.
+	Stray(p meta.TopicIDPartition) error
+	// HighWatermark is the checkpointed high watermark of a partition, 0 if there is none.
+	HighWatermark(topic string, partition int32) int64
+}
+
+// ISRWriter changes a partition value for its leader, by compare-and-set (D8).
+type ISRWriter interface {
+	// WriteFlushed sets `flushed` in the value that it is given, if the registry still holds that version.
+	WriteFlushed(ctx context.Context, partition meta.TopicIDPartition, value meta.Partition) error
+}
+
+// Table is the replicas that this broker hosts. Make one with NewTable, run it, and feed it with Apply.
+type Table struct {
+	config  Config
+	logger  *slog.Logger
+	flags   chan flag // `flushed` to be written
+	metrics *metrics
+
+	refused  atomic.Pointer[error] // why no append is taken
+	applying chan struct{}         // one slot: who holds it applies
+
+	// Owned by the holder of applying.
+	registration    int64
+	controllerEpoch int64
+	fullRevision    int64 // of the newest full statement
+	names           map[meta.TopicID]string
+
+	mu struct {
+		sync.RWMutex
+		replicas map[meta.TopicIDPartition]*Replica
+		offline  map[meta.TopicIDPartition]error // hosted here, but their logs could not be opened
+	}
+}
+
+// NewTable is a table without replicas. It starts nothing.
+func NewTable(config Config) (*Table, error) {
+	if config.Logs == nil || config.Syncer == nil || config.TopicConfig == nil {
+		return nil, errors.New("replica config: Logs, Syncer and TopicConfig must be set")
+	}
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	t := &Table{
+		config:   config,
+		logger:   config.Logger,
+		applying: make(chan struct{}, 1),
+		flags:    make(chan flag, flagsMax),
+		names:    make(map[meta.TopicID]string),
+	}
+	t.mu.replicas = make(map[meta.TopicIDPartition]*Replica)
+	t.mu.offline = make(map[meta.TopicIDPartition]error)
+	t.metrics = newMetrics(t)
+	if config.Registerer != nil {
+		if err := config.Registerer.Register(t.metrics); err != nil {
+			return nil, fmt.Errorf("register metrics of replicas: %w", err)
+		}
+	}
+	return t, nil
+}
+
+// Run writes `flushed` into the partition values of leaders, until ctx ends.
+func (t *Table) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case f := <-t.flags:
+			t.writeFlushed(ctx, f)
+		}
+	}
+}
+
+// Close answers whoever waits, with ErrNotLeader, and takes no more requests. The logs stay open: they are the
+// data directory's.
+func (t *Table) Close() {
+	for r := range t.All() {
+		r.close(ErrNotLeader)
+	}
+}
+
+// Get finds the replica of a partition. False means that this broker serves no such partition: it is not hosted here,
+// or it is Offline.
+func (t *Table) Get(id meta.TopicID, partition int32) (*Replica, bool) {
+	t.mu.RLock()
+	r, found := t.mu.replicas[meta.TopicIDPartition{Topic: id, Partition: partition}]
+	t.mu.RUnlock()
+	return r, found
+}
+
+// Offline tells why a partition that is hosted here has no replica: its log could not be opened. The error is an
+// ErrStorage. It is nil for a partition that is not hosted here, or that is served.
+func (t *Table) Offline(id meta.TopicID, partition int32) error {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.mu.offline[meta.TopicIDPartition{Topic: id, Partition: partition}]
+}
+
+// All iterates over a snapshot of the replicas, in no order.
+func (t *Table) All() iter.Seq[*Replica] {
+	t.mu.RLock()
+	all := make([]*Replica, 0, len(t.mu.replicas))
+	for _, r := range t.mu.replicas {
+		all = append(all, r)
+	}
+	t.mu.RUnlock()
+	return func(yield func(*Replica) bool) {
+		for _, r := range all {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// Len is the number of replicas served and offline.
+func (t *Table) Len() (served, offline int) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.mu.replicas), len(t.mu.offline)
+}
+
+// SetConfig hands a topic's new configuration to its logs here.
+func (t *Table) SetConfig(id meta.TopicID, config commitlog.Config) {
+	for r := range t.All() {
+		if r.id == id {
+			r.log.SetConfig(config)
+		}
+	}
+}
+
+// RefuseAppends makes every append fail with ErrStorage and the reason, while everything else goes on: the disk is
+// nearly full (U-72). A nil reason takes appends again.
+func (t *Table) RefuseAppends(reason error) {
+	if reason == nil {
+		t.refused.Store(nil)
+		return
+	}
+	err := errors.Join(ErrStorage, reason)
+	t.refused.Store(&err)
+}
+
+func (t *Table) refusal() error {
+	if err := t.refused.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// flagsMax bounds the values that wait for their `flushed`: one that finds no room is asked for again by the next group
+// commit of its partition.
+const flagsMax = 1024
+
+// flag is a partition value that `flushed` is to be written into.
+type flag struct {
+	replica *Replica
+	value   meta.Partition
+}
+
+// flag asks for the write of `flushed`.
+func (t *Table) flag(f flag) {
+	select {
+	case t.flags <- f:
+	default:
+		f.replica.flagFailed()
+	}
+}
+
+func (t *Table) writeFlushed(ctx context.Context, f flag) {
+	if t.config.ISR == nil {
+		return
+	}
+	partition := meta.TopicIDPartition{Topic: f.replica.id, Partition: f.replica.partition}
+	err := t.config.ISR.WriteFlushed(ctx, partition, f.value)
+	if err == nil || ctx.Err() != nil {
+		return // the registry's new value comes back as a statement
+	}
+	f.replica.logger.Warn("partition value not marked as flushed; the next group commit tries again", slog.Any("err", err))
+	f.replica.flagFailed()
+}
