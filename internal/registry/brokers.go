@@ -198,10 +198,17 @@ func (c *Cluster) Elect(ctx context.Context, id meta.BrokerID, r Registered) (se
 	return Seat{}, false, fmt.Errorf("elect controller: %w", ErrConflict)
 }
 
-// AwaitVacancy returns when the controller's seat is free, or was since the revision.
-func (c *Cluster) AwaitVacancy(ctx context.Context, from int64) error {
+// AwaitVacancy returns when the holder that Elect named has left the controller's seat.
+func (c *Cluster) AwaitVacancy(ctx context.Context, holder Seat) error {
+	page, err := c.store.Range(ctx, Range{Prefix: controllerKey, Limit: 1})
+	if err != nil {
+		return fmt.Errorf("watch the controller's seat: %w", err)
+	}
+	if len(page.Entries) == 0 || page.Entries[0].Key != controllerKey || page.Entries[0].Create != holder.Revision {
+		return nil
+	}
 	vacant := errors.New("vacant")
-	err := c.store.Watch(ctx, controllerKey, from, func(changes Changes) error {
+	err = c.store.Watch(ctx, controllerKey, page.Revision+1, func(changes Changes) error {
 		for _, event := range changes.Events {
 			if event.Deleted && event.Entry.Key == controllerKey {
 				return vacant

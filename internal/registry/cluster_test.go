@@ -423,11 +423,12 @@ func TestElection(t *testing.T) {
 		if err != nil || won || holder != first || first.Epoch != 1 {
 			t.Fatalf("got %+v, %t, %v", holder, won, err)
 		}
-		from := snapshot(t, c).Revision + 1
+		vacant := make(chan error)
+		go func() { vacant <- c.AwaitVacancy(t.Context(), holder) }()
 		if err := c.Unregister(t.Context(), one); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.AwaitVacancy(t.Context(), from); err != nil {
+		if err := <-vacant; err != nil {
 			t.Fatal(err)
 		}
 		second := elect(t, c, 2, two)
@@ -558,7 +559,8 @@ func TestWatchAfterCompaction(t *testing.T) {
 		}
 		compact(t, c.store, revision)
 		var all []bool
-		err = c.Watch(t.Context(), s, func(dirty *Dirty) error {
+		err = c.Watch(t.Context(), s, func(fold func() *Dirty) error {
+			dirty := fold()
 			if all = append(all, dirty.All); dirty.All {
 				create(t, c, newTopic(3, "c", 1))
 				return nil
@@ -600,7 +602,8 @@ func TestWatchEqualsSnapshot(t *testing.T) {
 		}
 		register(t, c, 1, 1)
 		last := put(t, c.store, "/other", "end")
-		err := c.Watch(t.Context(), s, func(*Dirty) error {
+		err := c.Watch(t.Context(), s, func(fold func() *Dirty) error {
+			fold()
 			if s.Revision >= last {
 				return errEnough
 			}

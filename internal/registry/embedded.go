@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -86,6 +87,7 @@ type Embedded struct {
 	store   *etcdStore
 	failure *failure
 	socket  string
+	quiet   atomic.Bool // from Close on
 	closing sync.Once
 	closed  error
 }
@@ -171,7 +173,7 @@ func (e *Embedded) etcdConfig() (*embed.Config, error) {
 			c.BootstrapDefragThresholdMegabytes = defragMB
 		}
 	}
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZapLogger(e.config.Logger, e.fail))
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZapLogger(e.config.Logger, &e.quiet, e.fail))
 	return c, nil
 }
 
@@ -230,6 +232,7 @@ func (e *Embedded) Run(ctx context.Context) error {
 // Close stops the member and waits for it, unless it has failed. Leases go on counting while it is stopped.
 func (e *Embedded) Close() error {
 	e.closing.Do(func() {
+		e.quiet.Store(true)
 		e.closed = e.store.Close()
 		stopped := make(chan struct{})
 		go func() {

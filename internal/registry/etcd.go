@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -280,7 +281,7 @@ func Dial(ctx context.Context, c DialConfig) (Store, error) {
 		c.Timeout = 10 * time.Second
 	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: c.Endpoints, Username: c.Username, Password: c.Password, Logger: newZapLogger(c.Logger, nil),
+		Endpoints: c.Endpoints, Username: c.Username, Password: c.Password, Logger: newZapLogger(c.Logger, new(atomic.Bool), nil),
 		DialTimeout: c.Timeout, DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 	})
 	if err != nil {

@@ -46,6 +46,9 @@ type BrokerState struct {
 	Epoch        int64 // the last broker epoch; 0 when it was never live
 	Info         Registration
 
+	// Unfenced is the registration that Epoch belongs to. A registration that was live before has been swept.
+	Unfenced int64
+
 	lease Lease
 }
 
@@ -57,11 +60,14 @@ type Config struct {
 
 // Dirty lists what a change of State touched, each thing once.
 type Dirty struct {
-	All        bool // the state was read anew
+	All bool // the state was read anew; nothing else is listed
+
+	// Topics that came, went, or have another number of partitions (true), or only another configuration (false).
 	Topics     map[meta.TopicID]bool
 	Partitions map[meta.TopicIDPartition]bool
 	Brokers    map[meta.BrokerID]bool
-	Configs    bool
+	Configs    bool // a configuration of a topic or of brokers
+	Defaults   bool // a configuration of brokers, which may be the default of topics
 	Seat       bool
 }
 
@@ -125,12 +131,14 @@ func (c *Cluster) Snapshot(ctx context.Context) (*State, error) {
 	return s, nil
 }
 
-// Watch keeps a state up to date: it folds every change into it and calls handle with what was touched. When it fell
-// too far behind it reads everything anew and says so with Dirty.All. It returns when ctx ends or handle fails.
-func (c *Cluster) Watch(ctx context.Context, s *State, handle func(*Dirty) error) error {
+// Watch keeps a state up to date until ctx ends or handle fails. With every change it calls handle, which calls fold,
+// under whatever lock guards the state: fold changes the state and says what it touched. When Watch fell too far behind
+// it reads everything anew and says so with Dirty.All.
+func (c *Cluster) Watch(ctx context.Context, s *State, handle func(fold func() *Dirty) error) error {
+	from := s.Revision + 1
 	for {
-		err := c.store.Watch(ctx, "/", s.Revision+1, func(changes Changes) error {
-			return handle(c.update(s, changes))
+		err := c.store.Watch(ctx, "/", from, func(changes Changes) error {
+			return handle(func() *Dirty { return c.update(s, changes) })
 		})
 		if !errors.Is(err, ErrCompacted) {
 			return err
@@ -139,8 +147,12 @@ func (c *Cluster) Watch(ctx context.Context, s *State, handle func(*Dirty) error
 		if err != nil {
 			return err
 		}
-		*s = *fresh
-		if err := handle(&Dirty{All: true}); err != nil {
+		from = fresh.Revision + 1
+		err = handle(func() *Dirty {
+			*s = *fresh
+			return &Dirty{All: true}
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -276,7 +288,11 @@ func (s *State) foldBroker(dirty *Dirty, event Event) error {
 	case prefix == livePrefix:
 		b.Live = event.Entry.Create
 	case prefix == brokerEpochPrefix && !event.Deleted:
-		b.Epoch = event.Entry.Mod
+		value, err := decode[liveValue](event.Entry)
+		if err != nil {
+			return err
+		}
+		b.Epoch, b.Unfenced = event.Entry.Mod, value.Registration
 	}
 	return nil
 }
@@ -286,10 +302,10 @@ func (s *State) foldConfig(dirty *Dirty, event Event) error {
 	if err != nil {
 		return err
 	}
-	dirty.Configs = true
+	dirty.Configs, dirty.Defaults = true, dirty.Defaults || change.Kind == meta.BrokerResource
 	s.ConfigRevision = max(s.ConfigRevision, event.Entry.Mod)
 	if change.Kind == meta.TopicResource {
-		dirty.Topics[change.Topic] = true
+		dirty.Topics[change.Topic] = dirty.Topics[change.Topic]
 	}
 	switch value := (Config{Values: change.Values, Revision: event.Entry.Mod}); {
 	case change.Kind == meta.TopicResource && event.Deleted:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -12,7 +13,7 @@ import (
 // newZapLogger hands etcd's log lines from warn up to slog. An entry after which zap would end or unwind the process
 // calls fatal instead and blocks its goroutine for ever: one that went on would acknowledge entries that were never
 // persisted (D3).
-func newZapLogger(logger *slog.Logger, fatal func(reason string)) *zap.Logger {
+func newZapLogger(logger *slog.Logger, quiet *atomic.Bool, fatal func(reason string)) *zap.Logger {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
@@ -21,7 +22,7 @@ func newZapLogger(logger *slog.Logger, fatal func(reason string)) *zap.Logger {
 		hook := blockForEver{fatal}
 		options = append(options, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
 	}
-	return zap.New(zapCore{logger: logger.With("component", "etcd")}, options...)
+	return zap.New(zapCore{logger: logger.With("component", "etcd"), quiet: quiet}, options...)
 }
 
 // blockForEver is the hook of entries that must not return.
@@ -42,21 +43,24 @@ func (h blockForEver) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Fiel
 var harmless = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"serving client traffic insecurely; this is strongly discouraged!":                     true,
+	"simple token is not cryptographically signed":                                         true,
 }
 
 // zapCore writes to slog.
 type zapCore struct {
 	logger *slog.Logger
+	quiet  *atomic.Bool
 }
 
 func (c zapCore) Enabled(level zapcore.Level) bool { return level >= zapcore.WarnLevel }
 
 func (c zapCore) With(fields []zapcore.Field) zapcore.Core {
-	return zapCore{logger: slog.New(c.logger.Handler().WithAttrs(slogAttrs(fields)))}
+	return zapCore{quiet: c.quiet, logger: slog.New(c.logger.Handler().WithAttrs(slogAttrs(fields)))}
 }
 
 func (c zapCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(entry.Level) && !harmless[entry.Message] {
+	muted := harmless[entry.Message] || entry.Level < zapcore.DPanicLevel && c.quiet.Load()
+	if c.Enabled(entry.Level) && !muted {
 		return checked.AddCore(entry, c)
 	}
 	return checked
