@@ -21,6 +21,16 @@ import (
 func (s *Server) served() []handler {
 	return []handler{
 		answer(s.apiVersions),
+		answer(s.metadata),
+		answer(s.createTopics),
+		answer(s.deleteTopics),
+		answer(s.describeConfigs),
+		answer(s.alterConfigs),
+		answer(s.createPartitions),
+		answer(s.incrementalAlterConfigs),
+		answer(s.describeCluster),
+		answer(s.listConfigResources),
+		answer(s.describeTopicPartitions),
 	}
 }
 

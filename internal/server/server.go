@@ -27,6 +27,17 @@ type Config struct {
 	// (D13).
 	WaitImage func(ctx context.Context, revision int64) error
 
+	// Configs is the table of configuration keys, with what the properties file set. Default: this package's keys, with
+	// nothing set.
+	Configs *ConfigTable
+	// Admin changes the cluster.
+	Admin Admin
+	// LogDir is the data directory, as DescribeLogDirs names it, and FreeBytes tells the space of its disk.
+	LogDir    string
+	FreeBytes func(dir string) (free, total uint64, err error)
+	// LogLevel is the level of Logger, which clients may change (BROKER_LOGGER). Default: one that nobody reads.
+	LogLevel *slog.LevelVar
+
 	// Logger receives one line for each noteworthy connection, never one per request.
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil means that they are kept but not shown.
@@ -79,6 +90,9 @@ type Listener struct {
 func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.LogLevel == nil {
+		c.LogLevel = new(slog.LevelVar)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -137,6 +151,15 @@ func New(config Config) (*Server, error) {
 	config = config.withDefaults()
 	if err := config.Limits.validate(); err != nil {
 		return nil, err
+	}
+	if config.Configs == nil {
+		keys, err := meta.NewConfigKeys(Keys)
+		if err != nil {
+			return nil, err
+		}
+		if config.Configs, err = NewConfigTable(keys, config.Broker, nil); err != nil {
+			return nil, err
+		}
 	}
 	s := &Server{config: config, log: config.Logger, pool: wire.NewPool(config.PoolBytesMax)}
 	s.budget = &budget{bytesMax: config.InFlightBytesMax, growWait: config.FirstFrameTimeout}

@@ -1,0 +1,71 @@
+package server
+
+import (
+	"log/slog"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-io/tidemark/internal/meta"
+)
+
+// rootLogger is the name of the one logger that a broker has: every line passes its level.
+const rootLogger = "root"
+
+// logLevels are Kafka's level names. FATAL and ERROR are one level here, as are TRACE and DEBUG.
+var logLevels = map[string]slog.Level{
+	"TRACE": slog.LevelDebug, "DEBUG": slog.LevelDebug, "INFO": slog.LevelInfo,
+	"WARN": slog.LevelWarn, "ERROR": slog.LevelError, "FATAL": slog.LevelError,
+}
+
+// logger describes the loggers of this broker.
+func (d *describer) logger(name string) ([]kmsg.DescribeConfigsResponseResourceConfig, refusedResource) {
+	if name == "" {
+		return nil, invalidRequest("Broker id must not be empty")
+	}
+	id, err := strconv.ParseInt(name, 10, 32)
+	switch {
+	case err != nil:
+		return nil, invalidRequest("Broker id must be an integer, but it is: " + name)
+	case meta.BrokerID(id) != d.server.config.Broker:
+		return nil, invalidRequest("Unexpected broker id, expected " + d.server.config.Broker.String() + " but received " + name)
+	}
+	key := &meta.ConfigKey{Name: rootLogger}
+	entry := d.entry(key, d.server.config.LogLevel.Level().String(), nil)
+	entry.Source = kmsg.ConfigSourceDynamicBrokerLoggerConfig
+	return []kmsg.DescribeConfigsResponseResourceConfig{entry}, refusedResource{}
+}
+
+// alterLogger checks a change of the loggers and makes it, unless it is only to be checked.
+func (s *Server) alterLogger(name string, ops []configOp, validateOnly bool) refusedResource {
+	id, err := strconv.ParseInt(name, 10, 32)
+	switch {
+	case err != nil:
+		return invalidRequest("Node id must be an integer, but it is: " + name)
+	case meta.BrokerID(id) != s.config.Broker:
+		return invalidRequest("Unexpected node id. Expected " + s.config.Broker.String() + ", but received " + name)
+	}
+	level := s.config.LogLevel.Level()
+	for _, op := range ops {
+		if op.op == kmsg.IncrementalAlterConfigOpAppend || op.op == kmsg.IncrementalAlterConfigOpSubtract {
+			return invalidRequest(op.op.String() + " operation is not allowed for the BROKER_LOGGER resource")
+		}
+		if op.name != rootLogger {
+			return refusedResource{kerr.InvalidConfig.Code, "Logger " + op.name + " does not exist!"}
+		}
+		if op.op == kmsg.IncrementalAlterConfigOpDelete {
+			return invalidRequest("Removing the log level of the root logger is not allowed")
+		}
+		wanted, known := logLevels[op.value]
+		if !known {
+			return refusedResource{kerr.InvalidConfig.Code, "Cannot set the log level of " + op.name + " to " + op.value +
+				" as it is not a supported log level. Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN"}
+		}
+		level = wanted
+	}
+	if !validateOnly {
+		s.config.LogLevel.Set(level)
+	}
+	return refusedResource{}
+}

@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/tidemark-io/tidemark/internal/registry"
+)
+
+// refusedResource is why one thing of an admin request was refused, in the protocol's words; the zero value says that
+// it was not.
+type refusedResource struct {
+	code    int16
+	message string
+}
+
+// text is the message, nil for none.
+func (r refusedResource) text() *string {
+	if r.message == "" {
+		return nil
+	}
+	return &r.message
+}
+
+func invalidRequest(message string) refusedResource {
+	return refusedResource{kerr.InvalidRequest.Code, message}
+}
+
+func invalidConfig(message string) refusedResource {
+	return refusedResource{kerr.InvalidConfig.Code, message}
+}
+
+// waitFor waits until this broker's Image shows what the results wrote.
+func (s *Server) waitFor(ctx context.Context, results []TopicResult) error {
+	var revision int64
+	for i := range results {
+		revision = max(revision, results[i].Revision)
+	}
+	if revision == 0 {
+		return nil
+	}
+	return s.config.WaitImage(ctx, revision)
+}
+
+// adminCodes is the map from errors of admin calls to Kafka's codes. The first entry that an error is decides.
+var adminCodes = []struct {
+	err  error
+	code *kerr.Error
+}{
+	{registry.ErrTopicExists, kerr.TopicAlreadyExists},
+	{registry.ErrUnknownTopic, kerr.UnknownTopicOrPartition},
+	{context.Canceled, kerr.RequestTimedOut},
+	{context.DeadlineExceeded, kerr.RequestTimedOut},
+	{registry.ErrConflict, kerr.RequestTimedOut}, // lost a race too often: asking again may help
+	{registry.ErrUnavailable, kerr.RequestTimedOut},
+	{registry.ErrFull, kerr.KafkaStorageError},
+	{registry.ErrFailed, kerr.KafkaStorageError},
+}
+
+// refusedOf is the refusal that an error means; none for nil.
+func refusedOf(err error) refusedResource {
+	if err == nil {
+		return refusedResource{}
+	}
+	code := kerr.UnknownServerError.Code
+	for i := range adminCodes {
+		if errors.Is(err, adminCodes[i].err) {
+			code = adminCodes[i].code.Code
+			break
+		}
+	}
+	return refusedResource{code, err.Error()}
+}
