@@ -161,6 +161,14 @@ func (im *Image) WithTopicConfig(id TopicID, values map[string]string, revision 
 	return &next
 }
 
+// WithoutConfigs returns the image in which nothing has a configuration: what a complete list of all configurations is
+// then put into. The revisions stay.
+func (im *Image) WithoutConfigs() *Image {
+	next := *im
+	next.topicConfigs, next.brokerConfigs = configMap[TopicID]{}, configMap[string]{}
+	return &next
+}
+
 // WithConfigRevision returns the image that knows all configurations up to the revision, without a change of values.
 func (im *Image) WithConfigRevision(revision int64) *Image {
 	if revision <= im.configRevision {

@@ -64,6 +64,9 @@ func (r *Replica) EndOffset() int64 { return r.log.EndOffset() }
 // Size is the number of bytes of the log's segments on the local disk.
 func (r *Replica) Size() int64 { return r.log.Size() }
 
+// SetConfig gives the replica's log a new configuration.
+func (r *Replica) SetConfig(config commitlog.Config) { r.log.SetConfig(config) }
+
 // State is what a replica shows to operators.
 type State struct {
 	Role  Role

@@ -164,15 +164,6 @@ func (t *Table) Len() (served, offline int) {
 	return len(t.mu.replicas), len(t.mu.offline)
 }
 
-// SetConfig hands a topic's new configuration to its logs here.
-func (t *Table) SetConfig(id meta.TopicID, config commitlog.Config) {
-	for r := range t.All() {
-		if r.id == id {
-			r.log.SetConfig(config)
-		}
-	}
-}
-
 // RefuseAppends makes every append fail with ErrStorage and the reason, while everything else goes on: the disk is
 // nearly full (U-72). A nil reason takes appends again.
 func (t *Table) RefuseAppends(reason error) {
