@@ -486,14 +486,19 @@ type Producer struct {
 	TxnStart         int64 // first offset of its open transaction, −1: none
 }
 
+// view is what others see of the producer.
+func (e *producerEntry) view() Producer {
+	return Producer{
+		ID: e.id, Epoch: e.epoch, LastSequence: e.lastSequence(), LastTimestamp: e.lastTimestamp,
+		CoordinatorEpoch: e.coordinatorEpoch, TxnStart: e.txnFirst,
+	}
+}
+
 // list is the producers, sorted by id.
 func (s *producerState) list() []Producer {
 	producers := make([]Producer, 0, len(s.producers))
 	for _, entry := range s.producers {
-		producers = append(producers, Producer{
-			ID: entry.id, Epoch: entry.epoch, LastSequence: entry.lastSequence(), LastTimestamp: entry.lastTimestamp,
-			CoordinatorEpoch: entry.coordinatorEpoch, TxnStart: entry.txnFirst,
-		})
+		producers = append(producers, entry.view())
 	}
 	slices.SortFunc(producers, func(a, b Producer) int { return cmp.Compare(a.ID, b.ID) })
 	return producers
