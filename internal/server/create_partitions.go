@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tidemark-io/tidemark/internal/controller"
 	"github.com/tidemark-io/tidemark/internal/meta"
 )
 
@@ -50,12 +51,12 @@ type expansion struct {
 // grownTopic is one topic to add partitions to, and what became of it.
 type grownTopic struct {
 	asked   *kmsg.CreatePartitionsRequestTopic
-	growth  Growth
+	growth  controller.Growth
 	refused refusedResource
 }
 
 func (e *expansion) run(ctx context.Context) {
-	var growths []Growth
+	var growths []controller.Growth
 	var at []int
 	for i := range e.topics {
 		t := &e.topics[i]
@@ -104,7 +105,7 @@ func (e *expansion) judge(t *grownTopic) refusedResource {
 	case added > partitionsPerRequestMax:
 		return refusedResource{kerr.PolicyViolation.Code, "Excessively large number of additional partitions per request."}
 	}
-	t.growth = Growth{Topic: topic, Count: t.asked.Count}
+	t.growth = controller.Growth{Topic: topic, Count: t.asked.Count}
 	if t.asked.Assignment == nil {
 		return refusedResource{}
 	}

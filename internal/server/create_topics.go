@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tidemark-io/tidemark/internal/controller"
 	"github.com/tidemark-io/tidemark/internal/meta"
 )
 
@@ -105,12 +106,14 @@ type creation struct {
 // run checks the topics and creates those that pass. It returns once this broker's Image shows them (D13).
 func (c *creation) run(ctx context.Context) {
 	c.check()
-	var specs []TopicSpec
+	var specs []controller.TopicSpec
 	var at []int
 	for i := range c.topics {
 		t := &c.topics[i]
 		if t.refused.code == 0 {
-			specs = append(specs, TopicSpec{t.name, t.partitions, t.replication, t.assignment, t.configs})
+			specs = append(specs, controller.TopicSpec{
+				Name: t.name, Partitions: t.partitions, Replication: t.replication, Assignment: t.assignment, Config: t.configs,
+			})
 			at = append(at, i)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/tidemark-io/tidemark/internal/controller"
 	"github.com/tidemark-io/tidemark/internal/registry"
 )
 
@@ -33,7 +34,7 @@ func invalidConfig(message string) refusedResource {
 }
 
 // waitFor waits until this broker's Image shows what the results wrote.
-func (s *Server) waitFor(ctx context.Context, results []TopicResult) error {
+func (s *Server) waitFor(ctx context.Context, results []controller.TopicResult) error {
 	var revision int64
 	for i := range results {
 		revision = max(revision, results[i].Revision)
@@ -51,6 +52,8 @@ var adminCodes = []struct {
 }{
 	{registry.ErrTopicExists, kerr.TopicAlreadyExists},
 	{registry.ErrUnknownTopic, kerr.UnknownTopicOrPartition},
+	{controller.ErrReplicationFactor, kerr.InvalidReplicationFactor},
+	{controller.ErrNotThisState, kerr.InvalidPartitions},
 	{context.Canceled, kerr.RequestTimedOut},
 	{context.DeadlineExceeded, kerr.RequestTimedOut},
 	{registry.ErrConflict, kerr.RequestTimedOut}, // lost a race too often: asking again may help
