@@ -20,15 +20,23 @@ import (
 // to keep.
 func (s *Server) served() []handler {
 	return []handler{
-		answer(s.apiVersions),
+		overlapping(wire.KeyProduce, s.produce),
+		overlapping(wire.KeyFetch, s.fetch),
+		answer(s.listOffsets),
 		answer(s.metadata),
+		answer(s.findCoordinator),
+		answer(s.apiVersions),
 		answer(s.createTopics),
 		answer(s.deleteTopics),
+		answer(s.deleteRecords),
+		answer(s.initProducerID),
+		answer(s.offsetForLeaderEpoch),
 		answer(s.describeConfigs),
 		answer(s.alterConfigs),
 		answer(s.createPartitions),
 		answer(s.incrementalAlterConfigs),
 		answer(s.describeCluster),
+		answer(s.describeProducers),
 		answer(s.listConfigResources),
 		answer(s.describeTopicPartitions),
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
+	"github.com/tidemark-io/tidemark/internal/replica"
 	"github.com/tidemark-io/tidemark/internal/wire"
 )
 
@@ -26,6 +27,10 @@ type Config struct {
 	// WaitImage blocks until Image has reached the registry revision, or ctx ends: admin requests answer only after it
 	// (D13).
 	WaitImage func(ctx context.Context, revision int64) error
+	// Table is the replicas that this broker hosts.
+	Table *replica.Table
+	// ProducerIDs hands out a producer id that no other call anywhere has returned, for idempotent producers.
+	ProducerIDs func(ctx context.Context) (int64, error)
 
 	// Configs is the table of configuration keys, with what the properties file set. Default: this package's keys, with
 	// nothing set.
@@ -70,6 +75,9 @@ type Limits struct {
 	FirstFrameTimeout, FrameTimeout time.Duration
 	// StopGrace is the time given to requests in flight when the server stops. Default 1 s.
 	StopGrace time.Duration
+	// FetchBytesMax bounds the records of one Fetch answer in bytes: fetch.max.bytes, default 55 MiB. The first batch is
+	// always whole.
+	FetchBytesMax int32
 	// FetchSessionsMax is max.incremental.fetch.session.cache.slots, default 1,000.
 	FetchSessionsMax int
 }
@@ -110,6 +118,7 @@ func (l Limits) withDefaults() Limits {
 	l.FirstFrameTimeout = orDefault(l.FirstFrameTimeout, 10*time.Second)
 	l.FrameTimeout = orDefault(l.FrameTimeout, 30*time.Second)
 	l.StopGrace = orDefault(l.StopGrace, time.Second)
+	l.FetchBytesMax = orDefault(l.FetchBytesMax, 55<<20)
 	l.FetchSessionsMax = orDefault(l.FetchSessionsMax, 1000)
 	return l
 }
@@ -137,6 +146,7 @@ type Server struct {
 	budget   *budget
 	pool     *wire.Pool
 	refusals refusals
+	sessions *fetchSessions
 	metrics  metrics
 }
 
@@ -163,8 +173,14 @@ func New(config Config) (*Server, error) {
 	}
 	s := &Server{config: config, log: config.Logger, pool: wire.NewPool(config.PoolBytesMax)}
 	s.budget = &budget{bytesMax: config.InFlightBytesMax, growWait: config.FirstFrameTimeout}
+	s.sessions = newFetchSessions(config.FetchSessionsMax, config.Now)
 	for _, h := range s.served() {
 		s.handlers[h.key] = h
+	}
+	if config.Registerer != nil {
+		if err := config.Registerer.Register(&collector{server: s}); err != nil {
+			return nil, fmt.Errorf("register metrics of the server: %w", err)
+		}
 	}
 	return s, nil
 }
@@ -231,6 +247,7 @@ func (s *Server) accept(ctx context.Context, l *Listener) error {
 			continue
 		}
 		s.metrics.connections.Add(1)
+		s.metrics.accepted.Add(1)
 		group.Go(func() {
 			defer s.metrics.connections.Add(-1)
 			newConn(s, socket, l).run(ctx)
