@@ -16,7 +16,8 @@ import (
 
 // Append is one call of Log.Append.
 type Append struct {
-	// Batches are whole batches. The log stamps offsets and epoch into them; the caller has them back when Append returns.
+	// Batches are whole batches. The log stamps offsets and epoch into them, also if the append then fails, so they cannot
+	// be appended a second time; the caller has the slice back when Append returns.
 	Batches []byte
 	// Epoch is the leader epoch that is stamped (FromClient, FromCoordinator), or, FromLeader, the highest one that is
 	// taken: batches of a newer epoch than the follower follows are dropped (U-52). meta.NoEpoch takes all.
@@ -403,6 +404,7 @@ func (l *Log) jitter(set *settings, base int64) int64 {
 // writeRun writes the gathered bytes of ops and makes them visible.
 func (l *Log) writeRun(set *settings, active *segment, ops []*appendOp, bytes int64) error {
 	position := active.writer.bytes
+	active.spacing.Store(int64(set.IndexInterval))
 	if err := l.writeAborted(active, ops); err != nil {
 		return err
 	}
@@ -413,7 +415,7 @@ func (l *Log) writeRun(set *settings, active *segment, ops []*appendOp, bytes in
 	marks := position
 	for _, op := range ops {
 		for i := range op.batches {
-			active.admit(op.batches[i].Batch, position, int64(set.IndexInterval))
+			active.admit(op.batches[i].Batch, position)
 			position += int64(len(op.batches[i].Batch))
 			end = op.batches[i].LastOffset() + 1
 		}

@@ -122,8 +122,9 @@ type Log struct {
 		snapshots []int64 // offsets of the producer snapshots in the directory, ascending
 		doomed    []doomedSegment
 	}
-	unsyncedDir atomic.Bool // files were created or renamed since the directory was synced
-	newDir      atomic.Bool // the directory itself is not yet durable in its parent
+	unsyncedDir atomic.Bool  // files were created or renamed since the directory was synced
+	newDir      atomic.Bool  // the directory itself is not yet durable in its parent
+	doomedCount atomic.Int32 // len(holder.doomed)
 }
 
 // settings are a Config and what follows from it.

@@ -132,5 +132,6 @@ func (l *Log) sweep(now time.Time, delay time.Duration) (removed int) {
 		removed++
 		return true
 	})
+	l.doomedCount.Store(int32(len(l.holder.doomed)))
 	return removed
 }

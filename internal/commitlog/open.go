@@ -166,6 +166,7 @@ func (l *Log) openSegments(f found) ([]*segment, error) {
 		if err != nil {
 			return nil, err
 		}
+		s.spacing.Store(int64(l.settings.Load().IndexInterval))
 		segments = append(segments, s)
 	}
 	slices.SortFunc(segments, func(a, b *segment) int {

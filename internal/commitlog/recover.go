@@ -99,7 +99,7 @@ type recoverer struct {
 // log's producer state and epochs. cut is what was wrong with the bad batch; err is an error of the disk.
 func (r *recoverer) segment(s *segment) (cut, err error) {
 	r.expected = max(r.expected, s.base)
-	build := indexBuilder{base: s.base, largest: timePoint{record.NoTimestamp, s.base}}
+	build := s.indexBuilder()
 	var aborted []AbortedTxn
 	d := decompressors.Get().(*record.Decompressor)
 	defer decompressors.Put(d)

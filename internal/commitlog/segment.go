@@ -44,6 +44,7 @@ var segmentSuffixes = [...]string{indexSuffix, timeIndexSuffix, txnIndexSuffix, 
 type segment struct {
 	base    int64
 	dir     string
+	spacing atomic.Int64 // bytes of batches between two index entries
 	fs      vfs.FS
 	log     vfs.File
 	offsets index
@@ -97,6 +98,7 @@ func parseSegmentName(name string) (base int64, suffix string, ok bool) {
 
 func newSegment(fsys vfs.FS, dir string, base int64, suffix string) *segment {
 	s := &segment{base: base, dir: dir, fs: fsys}
+	s.spacing.Store(4096)
 	s.mu.suffix = suffix
 	s.unpin = func() { s.pins.Add(-1) }
 	s.writer.firstTimestamp = unknownTimestamp
@@ -212,9 +214,9 @@ func (s *segment) unwrite() error {
 	return nil
 }
 
-// admit accounts for a batch that was written at position: timestamps, and an index entry if more than interval bytes
+// admit accounts for a batch that was written at position: timestamps, and an index entry if more than spacing bytes
 // have gone by since the last one. The entry carries the batch's last offset, as Kafka's does.
-func (s *segment) admit(batch record.Batch, position int64, interval int64) {
+func (s *segment) admit(batch record.Batch, position int64) {
 	w := &s.writer
 	timestamp, last := batch.MaxTimestamp(), batch.LastOffset()
 	if position == 0 {
@@ -223,7 +225,7 @@ func (s *segment) admit(batch record.Batch, position int64, interval int64) {
 	if timestamp > w.largest.timestamp {
 		w.largest = timePoint{timestamp, last}
 	}
-	if w.sinceIndexed > interval {
+	if w.sinceIndexed > s.spacing.Load() {
 		var e [offsetEntryBytes]byte
 		s.offsets.append(appendOffsetEntry(e[:0], last-s.base, position))
 		s.indexTime()
@@ -430,7 +432,7 @@ func (s *segment) cut(from, limit int64) (int64, error) {
 
 // rebuildIndexes builds both indexes again from the batches. The entries stay in memory until somebody flushes them.
 func (s *segment) rebuildIndexes() error {
-	b := indexBuilder{base: s.base, largest: timePoint{record.NoTimestamp, s.base}}
+	b := s.indexBuilder()
 	scan := newHeaderScan(s.log, 0, s.size.Load())
 	defer scan.close()
 	for {
@@ -449,21 +451,22 @@ func (s *segment) rebuildIndexes() error {
 
 // indexBuilder makes the entries of both indexes while a scan walks a segment.
 type indexBuilder struct {
-	base           int64
+	base, spacing  int64
 	sinceIndexed   int64
 	largest        timePoint
 	indexed        int64 // the last timestamp in the time index
 	offsets, times []byte
 }
 
-// indexIntervalRebuilt is the distance of entries in an index that is rebuilt: the default of index.interval.bytes.
-const indexIntervalRebuilt = 4096
+func (s *segment) indexBuilder() indexBuilder {
+	return indexBuilder{base: s.base, spacing: s.spacing.Load(), largest: timePoint{record.NoTimestamp, s.base}}
+}
 
 func (b *indexBuilder) add(l located) {
 	if timestamp := l.MaxTimestamp(); timestamp > b.largest.timestamp {
 		b.largest = timePoint{timestamp, l.LastOffset()}
 	}
-	if b.sinceIndexed > indexIntervalRebuilt {
+	if b.sinceIndexed > b.spacing {
 		b.offsets = appendOffsetEntry(b.offsets, l.LastOffset()-b.base, l.position)
 		b.indexTime()
 		b.sinceIndexed = 0

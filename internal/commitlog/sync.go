@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -254,6 +256,11 @@ func (l *Log) syncFilesInOrder(plan syncPlan) error {
 			return err
 		}
 	}
+	if plan.parent {
+		if err := l.syncMetadata(); err != nil {
+			return err
+		}
+	}
 	if plan.dir {
 		if err := l.options.FS.SyncDir(l.options.Dir); err != nil {
 			return fmt.Errorf("sync directory: %w", err)
@@ -265,6 +272,19 @@ func (l *Log) syncFilesInOrder(plan syncPlan) error {
 		}
 	}
 	return nil
+}
+
+// syncMetadata syncs the file that names the topic id of a new partition; a log outside a Manager has none.
+func (l *Log) syncMetadata() error {
+	file, err := l.options.FS.Open(l.path(partitionMetadataFileName), os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return file.Sync()
 }
 
 // endSync publishes what a plan achieved, or fails the log.

@@ -134,8 +134,7 @@ func (s *segment) truncate(end, position int64) error {
 
 // remeasure sets what the writer knows of a segment that was cut.
 func (s *segment) remeasure(size int64) error {
-	build := indexBuilder{base: s.base, largest: s.writer.largest}
-	build.largest.timestamp, build.largest.last = -1, s.base
+	build := s.indexBuilder()
 	first := int64(-1)
 	scan := newHeaderScan(s.log, 0, size)
 	defer scan.close()
@@ -200,6 +199,7 @@ func (l *Log) doom(segments []*segment) error {
 			return err
 		}
 		l.holder.doomed = append(l.holder.doomed, doomedSegment{s, now})
+		l.doomedCount.Store(int32(len(l.holder.doomed)))
 		l.unsyncedDir.Store(true)
 		l.dropSnapshots(func(at int64) bool { return at == s.base })
 	}

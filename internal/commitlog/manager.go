@@ -1,0 +1,707 @@
+package commitlog
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemark-io/tidemark/internal/meta"
+	"github.com/tidemark-io/tidemark/internal/vfs"
+)
+
+// Errors of Manager.Open.
+var (
+	// ErrQuarantined is returned by Manager.Open for a partition whose directory could not be opened at the start; it wraps
+	// the reason. The directory is untouched (U-56).
+	ErrQuarantined = errors.New("partition directory is set aside")
+	// ErrManagerClosed is returned by Manager.Open after Close.
+	ErrManagerClosed = errors.New("log manager is closed")
+)
+
+// ErrNearlyFull is returned by Append, within ErrStorage, to clients while less than FreeBytesMin is free on the disk.
+var ErrNearlyFull = errors.New("disk is nearly full")
+
+// ManagerOptions say which data directory to own, and how.
+type ManagerOptions struct {
+	FS     vfs.FS
+	Dir    string // the data directory; made if it does not exist
+	NodeID meta.BrokerID
+	// ClusterID is the cluster's id if it is known before the directory is opened; SetCluster tells it otherwise.
+	ClusterID string
+	// BootID identifies the running kernel; empty if it is not known, and then a killed process cannot be told from a
+	// power cut.
+	BootID     string
+	Now        func() time.Time      // default time.Now
+	Random     io.Reader             // default crypto/rand.Reader
+	Logger     *slog.Logger          // default discards
+	Registerer prometheus.Registerer // nil: no metrics
+	// OnError is told of the first I/O error of any log, before any caller sees it, after the boot id file is gone.
+	OnError func(error)
+
+	// OpenWorkers is how many logs are opened at once (num.recovery.threads.per.data.dir, default 2).
+	OpenWorkers int
+	// MaintenanceInterval is the time between looks for what retention allows to delete
+	// (log.retention.check.interval.ms, default 5 minutes).
+	MaintenanceInterval time.Duration
+	// CheckpointInterval is the time between writes of the recovery points and log starts
+	// (log.flush.offset.checkpoint.interval.ms, default 1 minute).
+	CheckpointInterval time.Duration
+	// HighWatermarkInterval is the time between writes of the high watermarks
+	// (replica.high.watermark.checkpoint.interval.ms, default 5 s).
+	HighWatermarkInterval time.Duration
+	// FreeBytesMin is the free space below which clients' appends are refused, so that deleting and the registry go on
+	// (log.storage.free.min.bytes, default 128 MiB; negative: never).
+	FreeBytesMin int64
+}
+
+// WithDefaults returns the options with every zero replaced by its default.
+func (o ManagerOptions) WithDefaults() ManagerOptions {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.OpenWorkers = cmp.Or(o.OpenWorkers, 2)
+	o.MaintenanceInterval = cmp.Or(o.MaintenanceInterval, 5*time.Minute)
+	o.CheckpointInterval = cmp.Or(o.CheckpointInterval, time.Minute)
+	o.HighWatermarkInterval = cmp.Or(o.HighWatermarkInterval, 5*time.Second)
+	o.FreeBytesMin = cmp.Or(o.FreeBytesMin, 128<<20)
+	return o
+}
+
+// Manager owns a data directory and the logs in it. All methods may be called concurrently.
+type Manager struct {
+	options  ManagerOptions
+	lock     *os.File // nil on a disk in memory
+	state    StartState
+	syncer   *Syncer
+	metrics  *Metrics
+	identity atomic.Pointer[identity]
+	saved    atomic.Bool // meta.properties says what identity says
+	full     atomic.Bool // less than FreeBytesMin is free
+	failed   atomic.Bool // an I/O error was noted
+
+	// checkpoints has one slot: its holder writes checkpoint files, meta.properties and marks.
+	checkpoints chan struct{}
+	written     checkpointSet // of the holder of checkpoints: what the files hold
+
+	mu struct {
+		sync.Mutex
+		logs          map[PartitionName]*Log
+		opening       map[PartitionName]chan struct{} // closed when the opening is over
+		quarantined   map[PartitionName]error
+		doomed        []doomedDir
+		strays        []string
+		summary       RecoverySummary
+		highWatermark func(*Log) int64
+		armed         bool
+		closed        bool
+	}
+}
+
+// doomedDir is the directory of a deleted partition, which waits for readers and file.delete.delay.ms.
+type doomedDir struct {
+	path  string
+	since time.Time
+	delay time.Duration
+	log   *Log // nil: an earlier process deleted it
+}
+
+// read tells whether a reader still uses a file of the directory.
+func (d *doomedDir) read() bool {
+	return d.log != nil && slices.ContainsFunc(*d.log.segments.Load(), func(s *segment) bool { return s.pins.Load() > 0 })
+}
+
+// RecoverySummary tells what opening the logs of a data directory found.
+type RecoverySummary struct {
+	Partitions   int // opened
+	Scanned      int // of them, by reading batches
+	ScannedBytes int64
+	CutBytes     int64
+	Cut          []CutLog // every log that lost bytes, by name
+	Quarantined  []QuarantinedDir
+	Duration     time.Duration
+}
+
+// CutLog is a log whose end was cut at a bad batch.
+type CutLog struct {
+	Name PartitionName
+	Recovery
+}
+
+// QuarantinedDir is a partition directory that could not be opened, and why.
+type QuarantinedDir struct {
+	Name PartitionName
+	Err  error
+}
+
+// OpenManager takes the lock of a data directory and reads what it says about itself. It opens no log: Load does.
+//
+// Errors: ErrUnwritable, *LockedError, *MismatchError, *NewerFormatError, ErrBadMeta.
+func OpenManager(o ManagerOptions) (*Manager, error) {
+	o = o.WithDefaults()
+	m := &Manager{options: o, checkpoints: make(chan struct{}, 1), syncer: NewSyncer(o.FS, o.Dir)}
+	m.mu.logs = map[PartitionName]*Log{}
+	m.mu.opening = map[PartitionName]chan struct{}{}
+	m.mu.quarantined = map[PartitionName]error{}
+	m.mu.highWatermark = (*Log).EndOffset
+	m.syncer.SyncAllAllowed = m.allFlushAcks
+	if err := o.FS.MkdirAll(o.Dir); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnwritable, err)
+	}
+	if _, real := o.FS.(*vfs.Disk); real {
+		lock, err := lockDirectory(o.Dir)
+		if err != nil {
+			return nil, err
+		}
+		m.lock = lock
+	}
+	if err := m.readDirectory(); err != nil {
+		m.unlock()
+		return nil, err
+	}
+	if o.Registerer != nil {
+		m.metrics = NewMetrics(o.Registerer)
+	}
+	return m, nil
+}
+
+func (m *Manager) unlock() {
+	if m.lock != nil {
+		_ = m.lock.Close() // gives up the lock
+	}
+}
+
+// readDirectory reads the files of the data directory itself.
+func (m *Manager) readDirectory() error {
+	id, known, err := loadIdentity(&m.options)
+	if err != nil {
+		return err
+	}
+	m.identity.Store(&id)
+	m.saved.Store(known && id.cluster != "" && id.format == FormatVersion)
+	if m.state, err = readStartState(&m.options, id); err != nil {
+		return err
+	}
+	m.state.New = !known
+	if m.written, err = m.readCheckpoints(); err != nil {
+		return err
+	}
+	m.checkFree()
+	return nil
+}
+
+// DirectoryID identifies the data directory.
+func (m *Manager) DirectoryID() meta.DirectoryID { return m.identity.Load().directory }
+
+// ClusterID is the id of the cluster the directory belongs to; empty before the first SetCluster.
+func (m *Manager) ClusterID() string { return m.identity.Load().cluster }
+
+// StartState is what the last stop left behind.
+func (m *Manager) StartState() StartState { return m.state }
+
+// Syncer groups the syncs of this directory's logs.
+func (m *Manager) Syncer() *Syncer { return m.syncer }
+
+// Full tells whether clients' appends are refused because the disk is nearly full.
+func (m *Manager) Full() bool { return m.full.Load() }
+
+// SetCluster says which cluster this is and writes meta.properties if it does not say so yet. It returns *MismatchError
+// if the directory belongs to another cluster. A full disk is no error where the file exists already.
+func (m *Manager) SetCluster(id string) error {
+	have := *m.identity.Load()
+	if have.cluster != "" && have.cluster != id {
+		return &MismatchError{m.options.Dir, "cluster.id", have.cluster, id}
+	}
+	if have.cluster == id && m.saved.Load() {
+		return nil
+	}
+	have.cluster, have.format = id, FormatVersion
+	m.checkpoints <- struct{}{}
+	defer func() { <-m.checkpoints }()
+	if err := vfs.WriteAtomic(m.options.FS, filepath.Join(m.options.Dir, metaFileName), have.encode(m.options.Now())); err != nil {
+		return err
+	}
+	m.identity.Store(&have)
+	m.saved.Store(true)
+	return nil
+}
+
+// Arm makes the directory unclean until Close: it notes the running kernel and removes the mark of the last clean
+// shutdown, durably. It must come before anything is written; Open does it if nobody has.
+func (m *Manager) Arm() error {
+	m.checkpoints <- struct{}{}
+	defer func() { <-m.checkpoints }()
+	m.mu.Lock()
+	armed := m.mu.armed
+	m.mu.Unlock()
+	if armed {
+		return nil
+	}
+	fsys := m.options.FS
+	boot := filepath.Join(m.options.Dir, bootFileName)
+	if !m.state.SameBoot {
+		err := fsys.Remove(boot)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove %s: %w", bootFileName, err)
+		}
+		if m.options.BootID != "" {
+			// Without it a killed process is taken for a power cut: safe, so a full disk does not stop the start (U-73).
+			if err := vfs.WriteAtomic(fsys, boot, []byte(m.options.BootID+"\n")); err != nil && !diskFull(err) {
+				return err
+			}
+		}
+	}
+	if err := fsys.Remove(filepath.Join(m.options.Dir, cleanFileName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", cleanFileName, err)
+	}
+	if err := fsys.SyncDir(m.options.Dir); err != nil {
+		return fmt.Errorf("arm data directory: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.armed = true
+	return nil
+}
+
+// SetHighWatermark says how to learn the high watermark of a log: retention stays below it, and its checkpoint holds it.
+// Until then the log end stands in.
+func (m *Manager) SetHighWatermark(of func(*Log) int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.highWatermark = of
+}
+
+// noteError is what a log calls at its first I/O error.
+func (m *Manager) noteError(err error) {
+	if !m.failed.Swap(true) {
+		// A process that is killed now must not count as clean.
+		if err := m.options.FS.Remove(filepath.Join(m.options.Dir, bootFileName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			m.options.Logger.Error("boot id file could not be removed after an I/O error", slog.Any("err", err))
+		}
+	}
+	if m.options.OnError != nil {
+		m.options.OnError(err)
+	}
+}
+
+// Logs are the logs that are open, in no particular order.
+func (m *Manager) Logs() []*Log {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.mu.logs))
+}
+
+// Strays are the directories that were set aside because they belong to no known life of a topic.
+func (m *Manager) Strays() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.mu.strays)
+}
+
+// Summary tells what Load found.
+func (m *Manager) Summary() RecoverySummary {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.summary
+}
+
+func (m *Manager) allFlushAcks() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range m.mu.logs {
+		if !l.settings.Load().FlushAcks {
+			return false
+		}
+	}
+	return true
+}
+
+// logOptions are the options of one of the directory's logs.
+func (m *Manager) logOptions(name PartitionName, id meta.TopicID, config Config) Options {
+	return Options{
+		FS: m.options.FS, Dir: m.path(name), Topic: name.Topic, TopicID: id, Partition: name.Partition, Config: config,
+		Clean: m.state.Marked, Now: m.options.Now, Logger: m.options.Logger, Metrics: m.metrics, Syncer: m.syncer,
+		OnError:            m.noteError,
+		LowerRecoveryPoint: func(to int64) error { return m.lowerRecoveryPoint(name, to) },
+		RefuseClients:      m.refuse,
+	}
+}
+
+func (m *Manager) refuse() error {
+	if m.full.Load() {
+		return fmt.Errorf("less than %d bytes are free: %w", m.options.FreeBytesMin, ErrNearlyFull)
+	}
+	return nil
+}
+
+func (m *Manager) path(name PartitionName) string { return filepath.Join(m.options.Dir, name.String()) }
+
+// Open returns the log of a partition: the one that Load opened, or a new, empty one. A directory with the same name that
+// belongs to another life of the topic is set aside as a stray (U-54, U-55). The log gets the configuration.
+//
+// It returns ErrQuarantined for a partition that could not be opened at the start, and ErrManagerClosed after Close.
+func (m *Manager) Open(topic string, id meta.TopicID, partition int32, config Config) (*Log, error) {
+	if err := m.Arm(); err != nil {
+		return nil, err
+	}
+	name := PartitionName{topic, partition}
+	for {
+		l, wait, err := m.claim(name, id)
+		if err != nil {
+			return nil, err
+		}
+		if wait != nil {
+			<-wait
+			continue
+		}
+		if l == nil {
+			break // claimed for creation
+		}
+		if l.TopicID() == id {
+			l.SetConfig(config)
+			return l, nil
+		}
+		if err := m.SetAside(l); err != nil {
+			return nil, err
+		}
+	}
+	l, err := m.create(name, id, config)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.mu.opening[name])
+	delete(m.mu.opening, name)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.logs[name] = l
+	return l, nil
+}
+
+// claim finds an open log, or one that is being opened, or claims the name for the caller to open it.
+func (m *Manager) claim(name PartitionName, id meta.TopicID) (l *Log, wait <-chan struct{}, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.closed {
+		return nil, nil, ErrManagerClosed
+	}
+	if err := m.mu.quarantined[name]; err != nil {
+		return nil, nil, fmt.Errorf("%s: %w: %w", name, ErrQuarantined, err)
+	}
+	if l := m.mu.logs[name]; l != nil {
+		return l, nil, nil
+	}
+	if wait := m.mu.opening[name]; wait != nil {
+		return nil, wait, nil
+	}
+	m.mu.opening[name] = make(chan struct{})
+	return nil, nil, nil
+}
+
+// create makes an empty log. It is durable with its first sync; until then a power cut may take it, and it is made again.
+func (m *Manager) create(name PartitionName, id meta.TopicID, config Config) (*Log, error) {
+	if err := m.forget(name); err != nil {
+		return nil, err
+	}
+	o := m.logOptions(name, id, config)
+	o.Clean = true
+	if err := o.FS.MkdirAll(o.Dir); err != nil {
+		return nil, fmt.Errorf("%w: create log %s: %w", ErrStorage, name, err)
+	}
+	file, err := o.FS.Open(filepath.Join(o.Dir, partitionMetadataFileName), os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+	if err == nil {
+		_, err = file.WriteAt(encodePartitionMetadata(id), 0)
+		_ = file.Close() // the log's first sync syncs it
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: create log %s: %w", ErrStorage, name, err)
+	}
+	l, _, err := Open(o)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	l.newDir.Store(true)
+	l.unsyncedDir.Store(true)
+	return l, nil
+}
+
+// Delete removes logs: they are closed, and their directories renamed so that they are swept after file.delete.delay.ms.
+// On return the deletion is durable. Deleting what is gone already is no error.
+func (m *Manager) Delete(logs ...*Log) error {
+	var gone []PartitionName
+	var first error
+	for _, l := range logs {
+		dir, err := m.retire(l, "-delete")
+		if err != nil {
+			first = cmp.Or(first, err)
+			continue
+		}
+		gone = append(gone, l.Name())
+		if dir != "" {
+			m.doom(dir, l)
+		}
+	}
+	return errors.Join(first, m.options.FS.SyncDir(m.options.Dir), m.forget(gone...))
+}
+
+// doom leaves a renamed directory to sweep; l is nil if an earlier process deleted it.
+func (m *Manager) doom(dir string, l *Log) {
+	d := doomedDir{path: dir, since: m.options.Now(), log: l}
+	if l != nil {
+		d.delay = l.settings.Load().FileDeleteDelay
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.doomed = append(m.mu.doomed, d)
+}
+
+// SetAside takes a log that belongs to no known life of a topic out of service; its directory is renamed and kept (U-57).
+func (m *Manager) SetAside(l *Log) error {
+	dir, err := m.retire(l, "-stray")
+	if err != nil || dir == "" {
+		return err
+	}
+	m.options.Logger.Warn("partition directory is set aside as a stray", slog.String("dir", dir))
+	m.mu.Lock()
+	m.mu.strays = append(m.mu.strays, dir)
+	m.mu.Unlock()
+	return errors.Join(m.options.FS.SyncDir(m.options.Dir), m.forget(l.Name()))
+}
+
+// retire closes a log and renames its directory as Kafka does: name.<32 hexadecimal digits>suffix. An empty result says
+// that it had gone already.
+func (m *Manager) retire(l *Log, suffix string) (dir string, err error) {
+	m.mu.Lock()
+	mine := m.mu.logs[l.Name()] == l
+	if mine {
+		delete(m.mu.logs, l.Name())
+	}
+	m.mu.Unlock()
+	if !mine {
+		return "", nil
+	}
+	l.abandon()
+	var random [16]byte
+	if _, err := io.ReadFull(m.options.Random, random[:]); err != nil {
+		return "", err
+	}
+	tail := fmt.Sprintf(".%x%s", random, suffix)
+	base := l.Name().String()
+	dir = filepath.Join(m.options.Dir, base[:min(len(base), 255-len(tail))]+tail)
+	if err := m.options.FS.Rename(m.path(l.Name()), dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%w: retire %s: %w", ErrStorage, l.Name(), err)
+	}
+	return dir, nil
+}
+
+// abandon closes a log whose content no longer matters. Readers that have slices keep them.
+func (l *Log) abandon() {
+	if l.acquire() != nil {
+		return
+	}
+	defer l.release()
+	l.failPending(ErrClosed, true)
+	for _, s := range *l.segments.Load() {
+		if s.pins.Load() == 0 {
+			s.close()
+		}
+	}
+}
+
+// Close closes and syncs all logs, writes the checkpoints, and, if nothing went wrong, marks the shutdown as clean, last
+// of all. brokerEpoch is the one under which this process served; −1 if it never did. Then it gives up the lock.
+func (m *Manager) Close(brokerEpoch int64) error {
+	m.mu.Lock()
+	if m.mu.closed {
+		m.mu.Unlock()
+		return nil
+	}
+	m.mu.closed = true
+	armed := m.mu.armed
+	logs := slices.Collect(maps.Values(m.mu.logs))
+	m.mu.Unlock()
+	defer m.unlock()
+	if !armed {
+		return nil // nothing was written; the last mark still holds
+	}
+	err := m.closeLogs(logs)
+	m.checkpoints <- struct{}{}
+	defer func() { <-m.checkpoints }()
+	if err := m.writeCheckpoints(m.currentCheckpoints()); err != nil {
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	if m.failed.Load() {
+		return fmt.Errorf("%w: an I/O error was noted, so the shutdown is not marked as clean", ErrStorage)
+	}
+	id := m.DirectoryID()
+	mark, err := json.Marshal(cleanMark{BrokerEpoch: brokerEpoch, DirectoryID: &id})
+	if err != nil {
+		return err
+	}
+	return vfs.WriteAtomic(m.options.FS, filepath.Join(m.options.Dir, cleanFileName), mark)
+}
+
+// closeLogs closes logs, with one sync of the file system if they are many.
+func (m *Manager) closeLogs(logs []*Log) error {
+	unsynced := 0
+	for _, l := range logs {
+		if l.unsynced() {
+			unsynced++
+		}
+	}
+	each := unsynced <= syncAllAbove
+	errs := m.parallel(syncWorkers, logs, func(l *Log) error { return l.close(each) })
+	if each {
+		return errs
+	}
+	return errors.Join(errs, lost(m.options.FS.SyncAll(m.options.Dir)))
+}
+
+// unsynced tells whether closing the log has something to write.
+func (l *Log) unsynced() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, epochs := l.mu.epochs.unsaved()
+	return epochs || l.mu.end > l.synced.Load() || l.unsyncedDir.Load() || l.newDir.Load()
+}
+
+// parallel does work on every log, workers at a time, and joins the errors.
+func (m *Manager) parallel(workers int, logs []*Log, work func(*Log) error) error {
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	var next atomic.Int64
+	for range min(workers, len(logs)) {
+		group.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(logs)); i = next.Add(1) - 1 {
+				if err := work(logs[i]); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// Load opens every partition in the directory, OpenWorkers at a time, and returns what it found. configOf gives the
+// configuration of a topic by name; Open corrects it later. A partition that cannot be opened is set aside and reported
+// (U-56); the error is only that of the directory itself, or of ctx.
+func (m *Manager) Load(ctx context.Context, configOf func(topic string) Config) (RecoverySummary, error) {
+	started := m.options.Now()
+	names, err := m.listPartitions()
+	if err != nil {
+		return RecoverySummary{}, err
+	}
+	var mu sync.Mutex
+	var summary RecoverySummary
+	var group sync.WaitGroup
+	var next atomic.Int64
+	for range min(max(m.options.OpenWorkers, 1), len(names)) {
+		group.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(names)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				l, recovery, err := m.load(names[i], configOf(names[i].Topic))
+				mu.Lock()
+				summary.add(names[i], l, recovery, err)
+				mu.Unlock()
+				m.adopt(names[i], l, err)
+			}
+		})
+	}
+	group.Wait()
+	if err := ctx.Err(); err != nil {
+		return summary, err
+	}
+	slices.SortFunc(summary.Cut, func(a, b CutLog) int { return cmp.Compare(a.Name.String(), b.Name.String()) })
+	summary.Duration = m.options.Now().Sub(started)
+	m.metrics.quarantined(len(summary.Quarantined))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.summary = summary
+	return summary, nil
+}
+
+func (s *RecoverySummary) add(name PartitionName, l *Log, r Recovery, err error) {
+	switch {
+	case err != nil:
+		s.Quarantined = append(s.Quarantined, QuarantinedDir{name, err})
+		return
+	case l == nil:
+		return
+	}
+	s.Partitions++
+	s.ScannedBytes += r.ScannedBytes
+	s.CutBytes += r.CutBytes
+	if r.Scanned {
+		s.Scanned++
+	}
+	if r.CutBytes > 0 {
+		s.Cut = append(s.Cut, CutLog{name, r})
+	}
+}
+
+func (m *Manager) adopt(name PartitionName, l *Log, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.options.Logger.Error("partition directory could not be opened and is set aside",
+			slog.String("topic", name.Topic), slog.Int64("partition", int64(name.Partition)), slog.Any("err", err))
+		m.mu.quarantined[name] = err
+	} else if l != nil {
+		m.mu.logs[name] = l
+	}
+}
+
+// load opens one partition. Without error and log, its creation was never finished: Open starts again.
+func (m *Manager) load(name PartitionName, config Config) (*Log, Recovery, error) {
+	text, err := vfs.ReadFile(m.options.FS, filepath.Join(m.path(name), partitionMetadataFileName), partitionMetadataBytesMax)
+	var id meta.TopicID
+	if err == nil {
+		id, err = decodePartitionMetadata(text)
+	}
+	if err != nil {
+		if empty, listErr := m.holdsNothing(name); listErr == nil && empty {
+			return nil, Recovery{}, nil
+		}
+		return nil, Recovery{}, fmt.Errorf("%s: %w", partitionMetadataFileName, err)
+	}
+	o := m.logOptions(name, id, config)
+	o.RecoveryPoint, o.LogStart = m.written.recoveryPoints[name], m.written.logStarts[name]
+	return Open(o)
+}
+
+// holdsNothing tells whether a partition directory has no batches.
+func (m *Manager) holdsNothing(name PartitionName) (bool, error) {
+	entries, err := m.options.FS.List(m.path(name))
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(entries, func(e vfs.Entry) bool {
+		_, suffix, ok := parseSegmentName(e.Name)
+		return ok && suffix == logSuffix && e.Size > 0
+	}), nil
+}
