@@ -2,11 +2,13 @@ package meta
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // ConfigKeys finds configuration keys by their name. A name may belong to a topic key and to a broker key.
@@ -71,7 +73,22 @@ func (all *ConfigKeys) CheckTopic(values map[string]string, broker ConfigLookup)
 			return err
 		}
 	}
-	return all.checkLags(values, broker)
+	if err := all.checkLags(values, broker); err != nil {
+		return err
+	}
+	return checkTier(values, broker)
+}
+
+// checkTier refuses to tier a topic on brokers that do not tier.
+func checkTier(values map[string]string, broker ConfigLookup) error {
+	if !strings.EqualFold(strings.TrimSpace(values["remote.storage.enable"]), "true") {
+		return nil
+	}
+	if enabled, _ := broker("remote.log.storage.system.enable"); enabled == "true" {
+		return nil
+	}
+	//nolint:staticcheck // Kafka's words
+	return errors.New("Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.")
 }
 
 // checkLags refuses a record that must be compacted before it may be.

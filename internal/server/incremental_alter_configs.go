@@ -160,7 +160,10 @@ func (a *alteration) alterTopic(ctx context.Context, r *alteredResource) (int64,
 		if err != nil {
 			return nil, err
 		}
-		return next, table.CheckTopic(image, next)
+		if err := table.CheckTopic(image, next); err != nil {
+			return nil, configRefusal{invalidConfig(err.Error())}
+		}
+		return next, nil
 	})
 }
 
