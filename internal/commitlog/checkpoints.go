@@ -81,7 +81,9 @@ func (m *Manager) currentCheckpoints() checkpointSet {
 		if start := l.StartOffset(); start > (*l.segments.Load())[0].base {
 			s.logStarts[name] = start
 		}
-		s.highWatermarks[name] = highWatermark(l)
+		if s.highWatermarks[name] = highWatermark(l); s.highWatermarks[name] < 0 {
+			s.highWatermarks[name] = m.written.highWatermarks[name] // not known yet
+		}
 	}
 	m.keepQuarantined(&s)
 	return s

@@ -284,6 +284,7 @@ func (m *Manager) Arm() error {
 }
 
 // SetHighWatermark says how to learn the high watermark of a log: retention stays below it, and its checkpoint holds it.
+// While it is not known, which -1 says, the checkpoint keeps what it has and retention takes nothing.
 // Until then the log end stands in.
 func (m *Manager) SetHighWatermark(of func(*Log) int64) {
 	m.mu.Lock()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -113,8 +112,10 @@ func (t *Table) sort(a *meta.Apply) work {
 			continue
 		}
 		delete(t.names, topic.ID)
-		for _, partition := range t.hosted(topic.ID) {
-			w.gone = append(w.gone, partition)
+		for _, log := range t.config.Logs.Logs() {
+			if log.TopicID() == topic.ID {
+				w.gone = append(w.gone, nameOf(log))
+			}
 		}
 	}
 	for i := range a.Partitions {
@@ -148,17 +149,6 @@ func (t *Table) supersedes(partition meta.TopicIDPartition, value *meta.Partitio
 	return r.mu.machine.Supersedes(value)
 }
 
-// hosted lists the partitions of a topic that this broker holds on disk.
-func (t *Table) hosted(id meta.TopicID) []meta.TopicIDPartition {
-	var found []meta.TopicIDPartition
-	for _, partition := range t.config.Logs.Partitions() {
-		if partition.Topic == id {
-			found = append(found, partition)
-		}
-	}
-	return found
-}
-
 // unmentioned lists the partitions on disk that a full statement does not mention.
 func (t *Table) unmentioned(a *meta.Apply) []meta.TopicIDPartition {
 	mentioned := make(map[meta.TopicIDPartition]bool, len(a.Partitions))
@@ -169,35 +159,26 @@ func (t *Table) unmentioned(a *meta.Apply) []meta.TopicIDPartition {
 	for _, topic := range a.Topics {
 		deleted[topic.ID] = topic.Deleted
 	}
-	return slices.DeleteFunc(t.config.Logs.Partitions(), func(p meta.TopicIDPartition) bool {
-		return mentioned[p] || deleted[p.Topic]
-	})
+	var found []meta.TopicIDPartition
+	for _, log := range t.config.Logs.Logs() {
+		if p := nameOf(log); !mentioned[p] && !deleted[p.Topic] {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func nameOf(log *commitlog.Log) meta.TopicIDPartition {
+	return meta.TopicIDPartition{Topic: log.TopicID(), Partition: log.Partition()}
 }
 
 // do carries out the work: first what makes room (deletions, strays), then openings and roles, many at a time.
 func (t *Table) do(w work) Applied {
 	result := Applied{Failed: make(map[meta.TopicIDPartition]error)}
+	if len(w.gone)+len(w.strays) > 0 {
+		t.remove(w, &result)
+	}
 	var mu sync.Mutex
-	each(w.gone, func(p meta.TopicIDPartition) {
-		err := t.drop(p, ErrGone, t.config.Logs.Delete)
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			result.Failed[p] = err
-			return
-		}
-		result.Gone = append(result.Gone, p)
-	})
-	each(w.strays, func(p meta.TopicIDPartition) {
-		err := t.drop(p, ErrNotLeader, t.config.Logs.Stray)
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			result.Failed[p] = err
-			return
-		}
-		result.Strays = append(result.Strays, p)
-	})
 	each(w.set, func(a assignment) {
 		if err := t.assign(a); err != nil {
 			mu.Lock()
@@ -210,6 +191,41 @@ func (t *Table) do(w work) Applied {
 		t.logger.Error("partition failed", slog.String("topic", t.names[p.Topic]), slog.Int("partition", int(p.Partition)), slog.Any("err", err))
 	}
 	return result
+}
+
+// remove takes what is gone and what is a stray out of the table and off the disk, and confirms it.
+func (t *Table) remove(w work, result *Applied) {
+	logs := make(map[meta.TopicIDPartition]*commitlog.Log)
+	for _, log := range t.config.Logs.Logs() {
+		logs[nameOf(log)] = log
+	}
+	var doomed []*commitlog.Log
+	for _, p := range w.gone {
+		t.drop(p, ErrGone)
+		if log := logs[p]; log != nil {
+			doomed = append(doomed, log)
+		}
+	}
+	if len(doomed) > 0 {
+		if err := t.config.Logs.Delete(doomed...); err != nil {
+			for _, log := range doomed {
+				result.Failed[nameOf(log)] = err
+			}
+		}
+	}
+	for _, p := range w.gone {
+		if result.Failed[p] == nil {
+			result.Gone = append(result.Gone, p)
+		}
+	}
+	for _, p := range w.strays {
+		t.drop(p, ErrNotLeader)
+		if err := t.config.Logs.SetAside(logs[p]); err != nil {
+			result.Failed[p] = err
+			continue
+		}
+		result.Strays = append(result.Strays, p)
+	}
 }
 
 // retire drops the counters of topics that have no replica here any more.
@@ -259,7 +275,7 @@ func (t *Table) assign(a assignment) error {
 // open makes the replica of a partition with its role, before anybody can find it.
 func (t *Table) open(a assignment) (*Replica, error) {
 	config := t.config.TopicConfig(a.partition.Topic, a.topic)
-	log, err := t.config.Logs.Open(a.topic, a.partition, config)
+	log, err := t.config.Logs.Open(a.topic, a.partition.Topic, a.partition.Partition, config)
 	if err != nil {
 		return nil, errors.Join(ErrStorage, err)
 	}
@@ -270,11 +286,11 @@ func (t *Table) open(a assignment) (*Replica, error) {
 	}
 	r.mu.machine = NewMachine(t.config.Broker)
 	log.SetHooks(commitlog.Hooks{Appended: r.appendedTo, Synced: r.syncedTo})
-	return r, r.roleChanged(a.state, t.config.Logs.HighWatermark(a.topic, a.partition.Partition))
+	return r, r.roleChanged(a.state, t.config.Logs.CheckpointedHighWatermark(log.Name()))
 }
 
-// drop takes a replica out of the table, answers whoever waits with reason, and removes its files with remove.
-func (t *Table) drop(p meta.TopicIDPartition, reason error, remove func(meta.TopicIDPartition) error) error {
+// drop takes a replica out of the table and answers whoever waits with reason.
+func (t *Table) drop(p meta.TopicIDPartition, reason error) {
 	t.mu.Lock()
 	r, found := t.mu.replicas[p]
 	delete(t.mu.replicas, p)
@@ -283,5 +299,4 @@ func (t *Table) drop(p meta.TopicIDPartition, reason error, remove func(meta.Top
 	if found {
 		r.exclude(func() { r.close(reason) })
 	}
-	return remove(p)
 }

@@ -2,10 +2,13 @@ package replica
 
 import (
 	"errors"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
+	"github.com/tidemark-io/tidemark/internal/vfs"
 )
 
 // TestApplyRefusesWhole proves that an older controller, and a statement for another registration, change nothing. R-118
@@ -108,8 +111,8 @@ func TestStrays(t *testing.T) {
 	if applied := n.apply(t, full()); len(applied.Strays) != 1 || len(applied.Gone) != 0 {
 		t.Errorf("strays %v, gone %v", applied.Strays, applied.Gone)
 	}
-	if len(n.logs.strays) != 1 || n.logs.strays[0].Topic != silent.id {
-		t.Errorf("kept as strays: %v", n.logs.strays)
+	if kept := n.logs.Strays(); len(kept) != 1 || !strings.Contains(kept[0], "silent-0.") || !strings.HasSuffix(kept[0], "-stray") {
+		t.Errorf("kept as strays: %v", kept)
 	}
 	if _, found := n.table.Get(mentioned.id, 0); !found {
 		t.Error("what was mentioned is gone")
@@ -118,8 +121,19 @@ func TestStrays(t *testing.T) {
 
 // TestOneBadPartition proves that a log which cannot be opened stops nobody else, is reported, and comes back. U-56
 func TestOneBadPartition(t *testing.T) {
-	n := newNode(t)
-	n.logs.broken = "bad"
+	disk := vfs.NewMemory(1)
+	// A file stands where the directory of the partition is to be.
+	if err := disk.MkdirAll("data"); err != nil {
+		t.Fatal(err)
+	}
+	file, err := disk.Open("data/bad-0", os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n := newNodeOn(t, disk)
 	id := meta.TopicID{200}
 	a := n.statement()
 	a.Topics = []meta.TopicUpdate{{ID: id, Name: "bad"}, {ID: meta.TopicID{201}, Name: "good"}}
@@ -135,7 +149,9 @@ func TestOneBadPartition(t *testing.T) {
 	} else {
 		n.produce(t, good, AcksAll, 1)
 	}
-	n.logs.broken = ""
+	if err := disk.Remove("data/bad-0"); err != nil {
+		t.Fatal(err)
+	}
 	n.apply(t, a)
 	if _, found := n.table.Get(id, 0); !found || n.table.Offline(id, 0) != nil {
 		t.Error("it did not come back")
@@ -148,15 +164,14 @@ func TestRestartResumes(t *testing.T) {
 	r := n.create(t, "resumed", meta.Partition{LeaderEpoch: 3})
 	n.produce(t, r, AcksAll, 4)
 	value := r.State().Value
-	n.table.Close()
+	n.close(t)
 	if _, err := r.Append(t.Context(), AppendRequest{Batches: plain(t, 1), CurrentEpoch: meta.NoEpoch}); !errors.Is(err, ErrNotLeader) {
 		t.Errorf("append after Close: %v", err)
 	}
-	if err := n.logs.Delete(meta.TopicIDPartition{Topic: r.id}); err != nil {
-		t.Fatal(err)
+	again := newNodeOn(t, n.disk)
+	if again.logs.Summary().Scanned != 0 {
+		t.Errorf("a clean start scanned logs: %+v", again.logs.Summary())
 	}
-	n.logs.clean = true
-	again := newNodeOn(t, n.logs)
 	a := again.statement()
 	a.Topics = []meta.TopicUpdate{{ID: r.id, Name: "resumed"}}
 	a.Partitions = []meta.PartitionUpdate{{ID: r.id, State: value}}

@@ -142,7 +142,7 @@ func (m *Machine) RoleChanged(value meta.Partition, log LogState, checkpoint int
 		return Effects{Ignored: true}
 	}
 	var e Effects
-	before, beforeRole, first := m.value, m.role, !m.applied
+	before, beforeRole, first, was := m.value, m.role, !m.applied, m.high
 	m.value, m.applied = value, true
 	m.flagging = false
 	m.start, m.written, m.synced = log.Start, log.Written, min(log.Synced, log.Written)
@@ -150,6 +150,9 @@ func (m *Machine) RoleChanged(value meta.Partition, log LogState, checkpoint int
 		m.high = min(max(checkpoint, m.start), m.written)
 	}
 	m.high = max(m.high, m.start)
+	if m.high > was {
+		e.Advanced, e.HighWatermark = true, m.high
+	}
 
 	epochChanged := first || value.LeaderEpoch != before.LeaderEpoch
 	if value.Leader == m.self {

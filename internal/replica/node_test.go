@@ -2,9 +2,6 @@ package replica
 
 import (
 	"context"
-	"path/filepath"
-	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -19,73 +16,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // node is a table over real logs on a disk in memory, and a controller's hand: tests say what the registry holds.
 type node struct {
+	disk    vfs.FS
+	logs    *commitlog.Manager
 	table   *Table
-	logs    *logs
 	flagged atomic.Int32 // times that `flushed` was written
 
 	revision, version int64
 	ids               byte
 }
-
-// logs is the least directory of logs.
-type logs struct {
-	fs     vfs.FS
-	dir    string
-	syncer *commitlog.Syncer
-	clean  bool
-	broken string // topic whose logs cannot be opened
-
-	mu     sync.Mutex
-	open   map[meta.TopicIDPartition]*commitlog.Log
-	strays []meta.TopicIDPartition
-}
-
-func (l *logs) Partitions() []meta.TopicIDPartition {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var all []meta.TopicIDPartition
-	for p := range l.open {
-		all = append(all, p)
-	}
-	return all
-}
-
-func (l *logs) Open(topic string, p meta.TopicIDPartition, config commitlog.Config) (*commitlog.Log, error) {
-	if topic == l.broken {
-		return nil, context.DeadlineExceeded
-	}
-	log, _, err := commitlog.Open(commitlog.Options{
-		FS: l.fs, Dir: filepath.Join(l.dir, topic+"-"+strconv.Itoa(int(p.Partition))), Topic: topic, TopicID: p.Topic, Partition: p.Partition,
-		Config: config, Clean: l.clean, Syncer: l.syncer,
-	})
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open[p] = log
-	return log, nil
-}
-
-func (l *logs) Delete(p meta.TopicIDPartition) error {
-	l.mu.Lock()
-	log, found := l.open[p]
-	delete(l.open, p)
-	l.mu.Unlock()
-	if !found {
-		return nil
-	}
-	return log.Close()
-}
-
-func (l *logs) Stray(p meta.TopicIDPartition) error {
-	l.mu.Lock()
-	l.strays = append(l.strays, p)
-	l.mu.Unlock()
-	return l.Delete(p)
-}
-
-func (l *logs) HighWatermark(string, int32) int64 { return 0 }
 
 // WriteFlushed counts.
 func (n *node) WriteFlushed(context.Context, meta.TopicIDPartition, meta.Partition) error {
@@ -93,25 +31,41 @@ func (n *node) WriteFlushed(context.Context, meta.TopicIDPartition, meta.Partiti
 	return nil
 }
 
-func newNode(t testing.TB) *node {
-	disk := vfs.NewMemory(1)
-	dir := "data"
-	return newNodeOn(t, &logs{fs: disk, dir: dir, syncer: commitlog.NewSyncer(disk, dir), open: map[meta.TopicIDPartition]*commitlog.Log{}})
-}
+func newNode(t testing.TB) *node { return newNodeOn(t, vfs.NewMemory(1)) }
 
-func newNodeOn(t testing.TB, l *logs) *node {
+// newNodeOn is a node on a disk that may hold what an earlier one left.
+func newNodeOn(t testing.TB, disk vfs.FS) *node {
 	t.Helper()
-	n := &node{logs: l}
-	var err error
+	logs, err := commitlog.OpenManager(commitlog.ManagerOptions{FS: disk, Dir: "data", NodeID: 1, FreeBytesMin: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := logs.SetCluster("test-cluster"); err != nil {
+		t.Fatal(err)
+	}
+	config := commitlog.DefaultConfig()
+	if _, err := logs.Load(t.Context(), func(string) commitlog.Config { return config }); err != nil {
+		t.Fatal(err)
+	}
+	n := &node{disk: disk, logs: logs}
 	n.table, err = NewTable(Config{
-		Broker: 1, Logs: l, Syncer: l.syncer, ISR: n,
-		TopicConfig: func(meta.TopicID, string) commitlog.Config { return commitlog.DefaultConfig() },
+		Broker: 1, Logs: logs, ISR: n, TopicConfig: func(meta.TopicID, string) commitlog.Config { return config },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.table.Registered(7)
+	t.Cleanup(func() { n.close(t) })
 	return n
+}
+
+// close stops the node as a broker does.
+func (n *node) close(t testing.TB) {
+	t.Helper()
+	n.table.Close()
+	if err := n.logs.Close(-1); err != nil {
+		t.Error(err)
+	}
 }
 
 // commit does the group commits that are asked for, and the writes of `flushed`.

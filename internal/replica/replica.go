@@ -317,7 +317,7 @@ func (f *fired) run() {
 		w.Fire()
 	}
 	if f.sync != nil {
-		f.sync.table.config.Syncer.Request(f.sync.log)
+		f.sync.table.config.Logs.Syncer().Request(f.sync.log)
 	}
 	if f.flagged != nil {
 		f.flagged.table.flag(flag{f.flagged, f.value})

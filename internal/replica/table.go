@@ -20,9 +20,7 @@ type Config struct {
 	// Broker is this broker's id: partitions whose replicas name it are hosted here.
 	Broker meta.BrokerID
 	// Logs is the data directory.
-	Logs Logs
-	// Syncer does the group commits of its logs.
-	Syncer *commitlog.Syncer
+	Logs *commitlog.Manager
 	// TopicConfig is the configuration of a topic's logs, as currently known. It is asked when a log is opened.
 	TopicConfig func(id meta.TopicID, name string) commitlog.Config
 	// ISR writes partition values for leaders; nil if this broker never does.
@@ -32,20 +30,6 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil means that they are not shown.
 	Registerer prometheus.Registerer
-}
-
-// Logs is the data directory of a broker: commitlog.Manager. Calls for different partitions may be concurrent.
-type Logs interface {
-	// Partitions lists what is on the disk, opened or not.
-	Partitions() []meta.TopicIDPartition
-	// Open opens the log of a partition, or makes it.
-	Open(topic string, p meta.TopicIDPartition, config commitlog.Config) (*commitlog.Log, error)
-	// Delete closes a log and removes it; a partition that is not there is no error.
-	Delete(p meta.TopicIDPartition) error
-	// Stray closes a log and renames its directory, so that it is kept but never served.
-	Stray(p meta.TopicIDPartition) error
-	// HighWatermark is the checkpointed high watermark of a partition, 0 if there is none.
-	HighWatermark(topic string, partition int32) int64
 }
 
 // ISRWriter changes a partition value for its leader, by compare-and-set (D8).
@@ -79,8 +63,8 @@ type Table struct {
 
 // NewTable is a table without replicas. It starts nothing.
 func NewTable(config Config) (*Table, error) {
-	if config.Logs == nil || config.Syncer == nil || config.TopicConfig == nil {
-		return nil, errors.New("replica config: Logs, Syncer and TopicConfig must be set")
+	if config.Logs == nil || config.TopicConfig == nil {
+		return nil, errors.New("replica config: Logs and TopicConfig must be set")
 	}
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -95,6 +79,7 @@ func NewTable(config Config) (*Table, error) {
 	t.mu.replicas = make(map[meta.TopicIDPartition]*Replica)
 	t.mu.offline = make(map[meta.TopicIDPartition]error)
 	t.metrics = newMetrics(t)
+	config.Logs.SetHighWatermark(t.highWatermark)
 	if config.Registerer != nil {
 		if err := config.Registerer.Register(t.metrics); err != nil {
 			return nil, fmt.Errorf("register metrics of replicas: %w", err)
@@ -130,6 +115,15 @@ func (t *Table) Get(id meta.TopicID, partition int32) (*Replica, bool) {
 	r, found := t.mu.replicas[meta.TopicIDPartition{Topic: id, Partition: partition}]
 	t.mu.RUnlock()
 	return r, found
+}
+
+// highWatermark tells the data directory what retention may take and what to checkpoint; -1 for a log that has no replica
+// yet.
+func (t *Table) highWatermark(log *commitlog.Log) int64 {
+	if r, found := t.Get(log.TopicID(), log.Partition()); found {
+		return r.HighWatermark()
+	}
+	return -1
 }
 
 // Offline tells why a partition that is hosted here has no replica: its log could not be opened. The error is an

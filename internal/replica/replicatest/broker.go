@@ -4,8 +4,6 @@ package replicatest
 
 import (
 	"context"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,8 +22,11 @@ type Broker struct {
 	Table *replica.Table
 
 	t     testing.TB
-	logs  *logs
+	logs  *commitlog.Manager
 	image atomic.Pointer[meta.Image]
+
+	mu      sync.Mutex
+	configs map[string]commitlog.Config
 
 	revision, version int64
 	ids               byte
@@ -35,19 +36,22 @@ type Broker struct {
 // bubble its group commits do not run by themselves.
 func New(t testing.TB, fs vfs.FS, dir string) *Broker {
 	t.Helper()
-	syncer := commitlog.NewSyncer(fs, dir)
-	b := &Broker{t: t, logs: &logs{fs: fs, dir: dir, syncer: syncer, open: map[meta.TopicIDPartition]*commitlog.Log{}}}
-	b.logs.configs = map[string]commitlog.Config{}
-	table, err := replica.NewTable(replica.Config{
-		Broker: ID, Logs: b.logs, Syncer: syncer, ISR: b, TopicConfig: b.topicConfig,
-	})
+	logs, err := commitlog.OpenManager(commitlog.ManagerOptions{FS: fs, Dir: dir, NodeID: ID, FreeBytesMin: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Broker{t: t, logs: logs, configs: map[string]commitlog.Config{}}
+	table, err := replica.NewTable(replica.Config{Broker: ID, Logs: logs, ISR: b, TopicConfig: b.topicConfig})
 	if err != nil {
 		t.Fatal(err)
 	}
 	table.Registered(7)
 	b.Table = table
 	b.image.Store(meta.NewImage("test-cluster"))
-	t.Cleanup(b.logs.closeAll)
+	t.Cleanup(func() {
+		table.Close()
+		_ = logs.Close(-1) // the disk goes with the test
+	})
 	return b
 }
 
@@ -60,9 +64,9 @@ func (b *Broker) WriteFlushed(context.Context, meta.TopicIDPartition, meta.Parti
 }
 
 func (b *Broker) topicConfig(_ meta.TopicID, name string) commitlog.Config {
-	b.logs.mu.Lock()
-	defer b.logs.mu.Unlock()
-	if config, found := b.logs.configs[name]; found {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if config, found := b.configs[name]; found {
 		return config
 	}
 	return commitlog.DefaultConfig()
@@ -75,9 +79,9 @@ func (b *Broker) Create(name string, partitions int, config map[string]string) *
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.logs.mu.Lock()
-	b.logs.configs[name] = parsed
-	b.logs.mu.Unlock()
+	b.mu.Lock()
+	b.configs[name] = parsed
+	b.mu.Unlock()
 	b.ids++
 	id := meta.TopicID{b.ids, 1}
 	b.apply(func(a *meta.Apply) {
@@ -138,60 +142,4 @@ func (b *Broker) value(value meta.Partition) meta.Partition {
 	b.version++
 	value.Version = b.version
 	return value
-}
-
-// logs is the least directory of logs.
-type logs struct {
-	fs     vfs.FS
-	dir    string
-	syncer *commitlog.Syncer
-
-	mu      sync.Mutex
-	open    map[meta.TopicIDPartition]*commitlog.Log
-	configs map[string]commitlog.Config
-}
-
-func (l *logs) Partitions() []meta.TopicIDPartition {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var all []meta.TopicIDPartition
-	for p := range l.open {
-		all = append(all, p)
-	}
-	return all
-}
-
-func (l *logs) Open(topic string, p meta.TopicIDPartition, config commitlog.Config) (*commitlog.Log, error) {
-	log, _, err := commitlog.Open(commitlog.Options{
-		FS: l.fs, Dir: filepath.Join(l.dir, topic+"-"+strconv.Itoa(int(p.Partition))), Topic: topic, TopicID: p.Topic,
-		Partition: p.Partition, Config: config, Syncer: l.syncer,
-	})
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open[p] = log
-	return log, nil
-}
-
-func (l *logs) Delete(p meta.TopicIDPartition) error {
-	l.mu.Lock()
-	log, found := l.open[p]
-	delete(l.open, p)
-	l.mu.Unlock()
-	if !found {
-		return nil
-	}
-	return log.Close()
-}
-
-func (l *logs) Stray(p meta.TopicIDPartition) error { return l.Delete(p) }
-
-func (l *logs) HighWatermark(string, int32) int64 { return 0 }
-
-func (l *logs) closeAll() {
-	for _, p := range l.Partitions() {
-		_ = l.Delete(p) // the disk goes with the test
-	}
 }

@@ -1,0 +1,41 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/tidemark-io/tidemark/internal/commitlog"
+	"github.com/tidemark-io/tidemark/internal/registry"
+)
+
+// explain turns an error of the start into a *StartError, if there is something that its reader can do.
+func explain(err error, dir string) error {
+	var locked *commitlog.LockedError
+	var mismatch *commitlog.MismatchError
+	var newer *commitlog.NewerFormatError
+	var start *StartError
+	fault, fix := StartFault(0), ""
+	switch {
+	case err == nil || errors.As(err, &start):
+		return err
+	case errors.As(err, &locked):
+		fault, fix = DirectoryLocked, "stop that process, or choose another directory with --set log.dirs=PATH"
+		if locked.PID != 0 {
+			fix = fmt.Sprintf("stop process %d, or choose another directory with --set log.dirs=PATH", locked.PID)
+		}
+	case errors.As(err, &mismatch) && mismatch.Field == "node.id":
+		fault, fix = OtherCluster, fmt.Sprintf("start with --set node.id=%s, or choose another directory with --set log.dirs=PATH", mismatch.Have)
+	case errors.As(err, &mismatch), errors.Is(err, registry.ErrOtherCluster):
+		fault, fix = OtherCluster, "choose the data directory of this cluster with --set log.dirs=PATH, or an empty one"
+	case errors.As(err, &newer), errors.Is(err, registry.ErrNewerFormat):
+		fault, fix = NewerFormat, "run the version that wrote it, or a newer one"
+	case errors.Is(err, commitlog.ErrUnwritable), errors.Is(err, fs.ErrPermission):
+		fault, fix = DirectoryUnusable, fmt.Sprintf("make %s a directory that this user can write, or choose another with --set log.dirs=PATH", dir)
+	case errors.Is(err, commitlog.ErrBadMeta):
+		fault, fix = DirectoryUnusable, "repair the line, or choose another directory with --set log.dirs=PATH"
+	default:
+		return err
+	}
+	return &StartError{Fault: fault, Err: err, Fix: fix}
+}
