@@ -33,6 +33,7 @@ func (s *Server) served() []handler {
 		answer(s.offsetForLeaderEpoch),
 		answer(s.describeConfigs),
 		answer(s.alterConfigs),
+		answer(s.describeLogDirs),
 		answer(s.createPartitions),
 		answer(s.incrementalAlterConfigs),
 		answer(s.describeCluster),

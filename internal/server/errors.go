@@ -6,7 +6,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/tidemark-io/tidemark/internal/controller"
 	"github.com/tidemark-io/tidemark/internal/record"
+	"github.com/tidemark-io/tidemark/internal/registry"
 	"github.com/tidemark-io/tidemark/internal/replica"
 )
 
@@ -56,6 +58,23 @@ var codes = []struct {
 	{context.DeadlineExceeded, kerr.RequestTimedOut},
 }
 
+// adminCodes is the map for errors of admin calls. The first entry that an error is decides.
+var adminCodes = []struct {
+	err  error
+	code *kerr.Error
+}{
+	{registry.ErrTopicExists, kerr.TopicAlreadyExists},
+	{registry.ErrUnknownTopic, kerr.UnknownTopicOrPartition},
+	{controller.ErrReplicationFactor, kerr.InvalidReplicationFactor},
+	{controller.ErrNotThisState, kerr.InvalidPartitions},
+	{context.Canceled, kerr.RequestTimedOut},
+	{context.DeadlineExceeded, kerr.RequestTimedOut},
+	{registry.ErrConflict, kerr.RequestTimedOut}, // lost a race too often: asking again may help
+	{registry.ErrUnavailable, kerr.RequestTimedOut},
+	{registry.ErrFull, kerr.KafkaStorageError},
+	{registry.ErrFailed, kerr.KafkaStorageError},
+}
+
 // codeOf is the code that a client is given for an error; 0 for nil, UNKNOWN_SERVER_ERROR for one that has none.
 func codeOf(err error) int16 {
 	if err == nil {
@@ -71,3 +90,14 @@ func codeOf(err error) int16 {
 
 // unexpected tells an error that has no code of its own: it is logged, because nobody else will.
 func unexpected(code int16) bool { return code == kerr.UnknownServerError.Code }
+
+// adminCodeOf is the code that a client is given for an error of an admin call; UNKNOWN_SERVER_ERROR for one that has
+// none.
+func adminCodeOf(err error) int16 {
+	for i := range adminCodes {
+		if errors.Is(err, adminCodes[i].err) {
+			return adminCodes[i].code.Code
+		}
+	}
+	return kerr.UnknownServerError.Code
+}

@@ -2,12 +2,10 @@ package server
 
 import (
 	"context"
-	"errors"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/tidemark-io/tidemark/internal/controller"
-	"github.com/tidemark-io/tidemark/internal/registry"
 )
 
 // refusedResource is why one thing of an admin request was refused, in the protocol's words; the zero value says that
@@ -45,34 +43,10 @@ func (s *Server) waitFor(ctx context.Context, results []controller.TopicResult) 
 	return s.config.WaitImage(ctx, revision)
 }
 
-// adminCodes is the map from errors of admin calls to Kafka's codes. The first entry that an error is decides.
-var adminCodes = []struct {
-	err  error
-	code *kerr.Error
-}{
-	{registry.ErrTopicExists, kerr.TopicAlreadyExists},
-	{registry.ErrUnknownTopic, kerr.UnknownTopicOrPartition},
-	{controller.ErrReplicationFactor, kerr.InvalidReplicationFactor},
-	{controller.ErrNotThisState, kerr.InvalidPartitions},
-	{context.Canceled, kerr.RequestTimedOut},
-	{context.DeadlineExceeded, kerr.RequestTimedOut},
-	{registry.ErrConflict, kerr.RequestTimedOut}, // lost a race too often: asking again may help
-	{registry.ErrUnavailable, kerr.RequestTimedOut},
-	{registry.ErrFull, kerr.KafkaStorageError},
-	{registry.ErrFailed, kerr.KafkaStorageError},
-}
-
 // refusedOf is the refusal that an error means; none for nil.
 func refusedOf(err error) refusedResource {
 	if err == nil {
 		return refusedResource{}
 	}
-	code := kerr.UnknownServerError.Code
-	for i := range adminCodes {
-		if errors.Is(err, adminCodes[i].err) {
-			code = adminCodes[i].code.Code
-			break
-		}
-	}
-	return refusedResource{code, err.Error()}
+	return refusedResource{adminCodeOf(err), err.Error()}
 }
