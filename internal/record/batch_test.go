@@ -235,3 +235,21 @@ func TestAddSequenceWraps(t *testing.T) {
 		}
 	}
 }
+
+// TestLevels: every level that Kafka's configuration allows builds a batch that reads back.
+func TestLevels(t *testing.T) {
+	want := sample(20, 200)
+	for codec, levels := range map[record.Codec][]int{
+		record.Gzip: {-1, 1, 6, 9}, record.LZ4: {1, 8, 9, 17}, record.Zstd: {-131072, 1, 3, 22},
+	} {
+		for _, level := range levels {
+			b := build(t, record.BuilderOptions{Codec: codec, Level: level}, want...)
+			assertEqual(t, entries(t, b), want)
+		}
+	}
+	b := record.NewBuilder(record.BuilderOptions{Codec: record.Gzip, Level: 10})
+	b.Append(0, nil, nil)
+	if _, err := b.Batch(); err == nil {
+		t.Error("gzip level 10 was taken")
+	}
+}

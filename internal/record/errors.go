@@ -40,7 +40,7 @@ type RecordError struct {
 type InvalidError struct {
 	Index   int32         // the first record at fault, from 0; -1 when the batch as a whole is
 	Reason  string        // what is wrong and what would be right
-	Records []RecordError // each refused record, at most recordErrorsMax; empty when the batch as a whole is refused
+	Records []RecordError // the refused records, at most 100; empty unless a rule of the topic refused them one by one
 }
 
 // Error is the reason, with the index of the record if there is one.
@@ -57,16 +57,13 @@ func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 // TimestampError is returned by Validate when timestamps are outside what the topic allows
 // (message.timestamp.before.max.ms, message.timestamp.after.max.ms). It is ErrTimestamp.
 type TimestampError struct {
-	Index   int32         // the first record at fault, from 0; -1 when the batch as a whole is
+	Index   int32         // the first record at fault, from 0
 	Reason  string        // what is wrong and what would be right
-	Records []RecordError // each refused record, at most recordErrorsMax
+	Records []RecordError // the refused records, at most 100
 }
 
-// Error is the reason, with the index of the record if there is one.
+// Error is the reason, with the index of the first record at fault.
 func (e *TimestampError) Error() string {
-	if e.Index < 0 {
-		return "invalid timestamp: " + e.Reason
-	}
 	return fmt.Sprintf("invalid timestamp of record %d of its batch: %s", e.Index, e.Reason)
 }
 

@@ -69,9 +69,12 @@ func (r *Record) ControlType() (ControlType, error) {
 	return ControlType(binary.BigEndian.Uint16(r.Key[2:])), nil
 }
 
-// ReadMarker reads the marker that a control batch holds. found is false if it holds another kind of control record, or
-// none any more. It returns an *InvalidError if the record cannot be read.
+// ReadMarker reads the marker that a control batch holds. found is false if b is no control batch, or if it holds another
+// kind of control record or none any more. It returns an *InvalidError if the record cannot be read.
 func (b Batch) ReadMarker(d *Decompressor) (m Marker, found bool, err error) {
+	if !b.Control() {
+		return Marker{}, false, nil
+	}
 	it := b.Records(d)
 	if !it.Next() {
 		return Marker{}, false, it.Err()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -57,6 +58,8 @@ const recordErrorsMax = 100
 //
 // Bytes after the last whole batch are dropped when the batches come from a client, as Kafka does.
 //
+// An empty buf is no batch from a client, and a Result of nothing otherwise.
+//
 // Errors, and what they are to a client: ErrCorrupt (CORRUPT_MESSAGE); ErrMagic, *InvalidError (INVALID_RECORD);
 // *TimestampError (INVALID_TIMESTAMP); ErrCodec (UNSUPPORTED_COMPRESSION_TYPE); ErrTooLarge, *SizeError among them
 // (MESSAGE_TOO_LARGE). After an error the input may have been changed and must not be appended.
@@ -66,12 +69,14 @@ func Validate(buf []byte, r Rules, now int64, d *Decompressor) (Result, error) {
 	}
 	result := Result{Batches: buf, MaxTimestamp: NoTimestamp, OffsetOfMaxTimestamp: -1}
 	for consumed := 0; ; {
-		b, _, err := Next(buf[consumed:])
+		b, rest, err := Next(buf[consumed:])
+		if r.Client && consumed == 0 {
+			if err = checkOnly(rest, err); err != nil {
+				return Result{}, err
+			}
+		}
 		switch {
 		case err == io.EOF, err == io.ErrUnexpectedEOF && r.Client:
-			if result.BatchCount == 0 {
-				return Result{}, invalid("no whole batch in %d bytes; a produce request must hold exactly one for each partition", len(buf))
-			}
 			if !result.Rewritten {
 				result.Batches = buf[:consumed]
 			}
@@ -81,8 +86,6 @@ func Validate(buf []byte, r Rules, now int64, d *Decompressor) (Result, error) {
 			return Result{}, fmt.Errorf("the bytes end inside a batch: %w", ErrCorrupt)
 		case err != nil:
 			return Result{}, err
-		case r.Client && result.BatchCount == 1:
-			return Result{}, invalid("more than one batch; a produce request must hold exactly one for each partition")
 		}
 		w := &d.walk
 		*w = walk{batch: b, rules: r, now: now, maxTimestamp: NoTimestamp, offsetOfMax: -1}
@@ -93,6 +96,24 @@ func Validate(buf []byte, r Rules, now int64, d *Decompressor) (Result, error) {
 			return Result{}, err
 		}
 		consumed += len(b)
+	}
+}
+
+// checkOnly checks that a producer sent exactly one whole batch: first is what Next said of it, rest what follows.
+func checkOnly(rest []byte, first error) error {
+	if first == io.EOF || first == io.ErrUnexpectedEOF {
+		return invalid("no whole batch; a produce request must hold exactly one for each partition")
+	}
+	if first != nil {
+		return first
+	}
+	switch _, _, err := Next(rest); err {
+	case io.EOF, io.ErrUnexpectedEOF:
+		return nil
+	case nil:
+		return invalid("more than one batch; a produce request must hold exactly one for each partition")
+	default:
+		return err
 	}
 }
 
@@ -146,6 +167,9 @@ func (w *walk) recompress(dst []byte, target Codec, d *Decompressor) ([]byte, er
 	}
 	if target == None && HeaderBytes+w.payloadBytes > limit {
 		return nil, tooLarge(HeaderBytes + w.payloadBytes)
+	}
+	if target == None {
+		dst = slices.Grow(dst, HeaderBytes+int(w.payloadBytes))
 	}
 	dst = append(dst, b[:HeaderBytes]...)
 	c := compressors.Get().(*compressor)

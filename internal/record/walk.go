@@ -185,11 +185,10 @@ func (w *walk) refusal() error {
 	if w.errorCount == 0 {
 		return nil
 	}
-	first := w.errors[0]
+	index := w.errors[0].Index
+	reason := fmt.Sprintf("%d of %d records rejected; the first: %s", w.errorCount, w.batch.Count(), w.errors[0].Message)
 	if w.badTimestamp {
-		return &TimestampError{Index: first.Index, Records: w.errors,
-			Reason: fmt.Sprintf("%d of %d records rejected; the first: %s", w.errorCount, w.batch.Count(), first.Message)}
+		return &TimestampError{Index: index, Reason: reason, Records: w.errors}
 	}
-	return &InvalidError{Index: first.Index, Records: w.errors,
-		Reason: fmt.Sprintf("%d of %d records rejected; the first: %s", w.errorCount, w.batch.Count(), first.Message)}
+	return &InvalidError{Index: index, Reason: reason, Records: w.errors}
 }
