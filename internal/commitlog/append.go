@@ -498,12 +498,25 @@ func (l *Log) failPending(cause error, closing bool) {
 // background and only then moves the recovery point. The caller holds the slot.
 func (l *Log) roll(ops []*appendOp) (*segment, error) {
 	active := l.active()
-	base := l.end.Load()
+	base := l.end.Load() // so that segments leave no gap, even where a leader's batches do
 	if len(ops) > 0 {
-		base = ops[0].first()
+		base = max(base, ops[0].last()-math.MaxInt32)
 	}
 	if err := active.flushIndexes(true); err != nil {
 		return nil, err
+	}
+	if l.unsyncedDir.Swap(false) {
+		// One new file at most may be unsynced: else a power cut could keep a segment and forget the one before it.
+		if err := l.options.FS.SyncDir(l.options.Dir); err != nil {
+			l.unsyncedDir.Store(true)
+			return nil, lost(err)
+		}
+	}
+	if l.settings.Load().CleanupCompact {
+		// Compaction leaves gaps between segments, so recovery could not tell that the end of this one was lost.
+		if err := active.sync(false); err != nil {
+			return nil, lost(err)
+		}
 	}
 	if err := l.takeSnapshot(base, ops); err != nil {
 		return nil, err

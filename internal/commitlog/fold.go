@@ -232,6 +232,28 @@ func (s *segment) appendTxn(txn AbortedTxn) error {
 	return nil
 }
 
+// syncTxns makes the transaction index durable, if there is one.
+func (s *segment) syncTxns() error {
+	s.mu.Lock()
+	empty := s.mu.txnsRead && len(s.mu.txns) == 0
+	s.mu.Unlock()
+	if empty {
+		return nil
+	}
+	file, err := s.fs.Open(s.name(txnIndexSuffix), os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sync transaction index of segment %d: %w", s.base, err)
+	}
+	defer file.Close()
+	if err := file.Sync(); err != nil {
+		return fmt.Errorf("sync transaction index of segment %d: %w", s.base, err)
+	}
+	return nil
+}
+
 // readTxns reads the transaction index once.
 func (s *segment) readTxns() error {
 	s.mu.Lock()

@@ -74,6 +74,9 @@ func (l *Log) open() (Recovery, error) {
 	if err := l.publishEnd(end); err != nil {
 		return recovery, err
 	}
+	if earliest, found := l.mu.epochs.Earliest(); recovery.Scanned && found && earliest.Start > l.start.Load() {
+		rebuildEpochs = true // the log start was raised, but not durably: the lineage has forgotten what lies below it
+	}
 	if rebuildEpochs {
 		if err := l.rebuildEpochs(); err != nil {
 			return recovery, err
@@ -239,7 +242,7 @@ func (l *Log) settleEnd() (Recovery, int64, error) {
 		active := segments[len(segments)-1]
 		end, err := active.readEnd()
 		if err == nil {
-			for _, s := range segments {
+			for _, s := range segments[:len(segments)-1] { // the active one goes on being written to
 				s.sealed.Store(true)
 			}
 			l.synced.Store(end)

@@ -12,17 +12,20 @@ import (
 	"github.com/tidemark-io/tidemark/internal/record"
 )
 
-// recover checks every batch of the segments from the one that holds the recovery point on, rebuilds what follows from
-// them, and cuts the log at the first bad batch. The log is not in use yet. It returns the log end.
+// recover checks every batch of the segments from the one that ends at or above the recovery point on, rebuilds what
+// follows from them, and cuts the log at the first bad batch. The log is not in use yet. It returns the log end.
 func (l *Log) recover(recoveryPoint int64) (Recovery, int64, error) {
 	segments := *l.segments.Load()
-	first := floorSegment(segments, recoveryPoint)
+	// The segment that ends at the recovery point may have been closed since: its indexes are synced only with the next
+	// sync, so it is read again.
+	first := floorSegment(segments, recoveryPoint-1)
 	for i, s := range segments[:first] {
 		s.sealed.Store(segments[i+1].base <= recoveryPoint)
 	}
 	if err := l.loadProducers(segments[first].base); err != nil {
 		return Recovery{}, 0, err
 	}
+	l.mu.epochs.truncateFromEnd(segments[first].base) // the batches tell the rest, of which the file may be ahead
 	r := recoverer{log: l, expected: segments[first].base, epoch: int32(meta.NoEpoch)}
 	report := Recovery{Scanned: true}
 	for i := first; i < len(segments); i++ {
@@ -35,6 +38,10 @@ func (l *Log) recover(recoveryPoint int64) (Recovery, int64, error) {
 		report.Segments++
 		report.ScannedBytes += s.writer.bytes
 		report.CutBytes += size - s.writer.bytes
+		if cut == nil && i < len(segments)-1 && segments[i+1].base > r.expected && !l.settings.Load().CleanupCompact {
+			// The file of the next segment has survived a power cut, the end of this one has not.
+			cut = fmt.Errorf("segment ends at %d, the next one starts at %d: %w", r.expected, segments[i+1].base, record.ErrCorrupt)
+		}
 		if cut != nil {
 			l.logger.Warn("segment has a bad batch", slog.Int64("segment", s.base), slog.Any("err", cut))
 			dropped, err := l.dropSegments(segments[i+1:])
@@ -77,7 +84,7 @@ func (l *Log) closeRecovered(s *segment, end int64) {
 	}
 }
 
-// dropSegments removes segments that follow a cut.
+// dropSegments removes segments that follow a cut, durably: none may come back behind what is appended next.
 func (l *Log) dropSegments(segments []*segment) (bytes int64, err error) {
 	for _, s := range slices.Backward(segments) {
 		bytes += s.writer.bytes
@@ -85,7 +92,10 @@ func (l *Log) dropSegments(segments []*segment) (bytes int64, err error) {
 			return bytes, err
 		}
 	}
-	return bytes, nil
+	if len(segments) > 0 {
+		err = l.options.FS.SyncDir(l.options.Dir)
+	}
+	return bytes, err
 }
 
 // recoverer is the state of a recovery scan: what the next batch must continue.
@@ -138,6 +148,9 @@ func (r *recoverer) segment(s *segment) (cut, err error) {
 	}
 	if good < s.writer.bytes {
 		if err := s.log.Truncate(good); err != nil {
+			return cut, fmt.Errorf("cut segment %d to %d bytes: %w", s.base, good, err)
+		}
+		if err := s.log.Sync(); err != nil {
 			return cut, fmt.Errorf("cut segment %d to %d bytes: %w", s.base, good, err)
 		}
 		s.writer.bytes = good

@@ -541,5 +541,5 @@ func (s *segment) sync(indexes bool) error {
 			return fmt.Errorf("sync indexes of segment %d: %w", s.base, err)
 		}
 	}
-	return nil
+	return s.syncTxns()
 }

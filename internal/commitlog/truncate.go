@@ -25,10 +25,10 @@ func (l *Log) Truncate(to int64) error {
 	if to >= end {
 		return nil
 	}
-	if err := l.lowerSynced(to); err != nil {
-		return err
-	}
 	if to < (*l.segments.Load())[0].base {
+		if err := l.lowerSynced(to); err != nil {
+			return err
+		}
 		return l.failed(l.startOver(to))
 	}
 	return l.failed(l.truncate(to))
@@ -86,6 +86,9 @@ func (l *Log) truncate(to int64) error {
 	case !errors.Is(err, io.EOF):
 		return err
 	}
+	if err := l.lowerSynced(end); err != nil {
+		return err
+	}
 
 	// Readers lose the bytes before the file does.
 	l.mu.Lock()
@@ -99,7 +102,7 @@ func (l *Log) truncate(to int64) error {
 	l.mu.Unlock()
 	l.start.Store(min(l.start.Load(), end))
 
-	if err := l.doom(segments[i+1:]); err != nil {
+	if err := l.doomTail(segments[i+1:]); err != nil {
 		return err
 	}
 	if err := target.truncate(end, position); err != nil {
@@ -182,9 +185,9 @@ func (l *Log) startOver(start int64) error {
 	return nil
 }
 
-// emptySegment dooms the old segments, the last one first so that a crash leaves a prefix, and makes an empty one.
+// emptySegment dooms the old segments and makes an empty one.
 func (l *Log) emptySegment(old []*segment, start int64) (*segment, error) {
-	if err := l.doom(old); err != nil {
+	if err := l.doomTail(old); err != nil {
 		return nil, err
 	}
 	return createSegment(l.options.FS, l.options.Dir, start, "", l.options.Now())
@@ -202,6 +205,20 @@ func (l *Log) doom(segments []*segment) error {
 		l.doomedCount.Store(int32(len(l.holder.doomed)))
 		l.unsyncedDir.Store(true)
 		l.dropSnapshots(func(at int64) bool { return at == s.base })
+	}
+	return nil
+}
+
+// doomTail dooms segments at the end of the log, durably and the last one first: after a crash the log is whole up to some
+// offset, and no old segment comes back behind what is appended next.
+func (l *Log) doomTail(segments []*segment) error {
+	for i := range slices.Backward(segments) {
+		if err := l.doom(segments[i : i+1]); err != nil {
+			return err
+		}
+		if err := l.options.FS.SyncDir(l.options.Dir); err != nil {
+			return fmt.Errorf("sync directory: %w", err)
+		}
 	}
 	return nil
 }
