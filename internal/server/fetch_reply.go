@@ -143,11 +143,11 @@ func (call *fetchCall) addEndpoint(endpoints []wire.FetchEndpoint, image *meta.I
 			return endpoints
 		}
 	}
-	host, port, rack, found := call.server.endpointOf(image, &call.await.conn.client, meta.BrokerID(id))
+	at, rack, found := call.server.endpointOf(image, &call.await.conn.client, meta.BrokerID(id))
 	if !found {
 		return endpoints
 	}
-	return append(endpoints, wire.FetchEndpoint{ID: id, Host: host, Port: port, Rack: rack})
+	return append(endpoints, wire.FetchEndpoint{ID: id, Host: at.host, Port: at.port, Rack: rack})
 }
 
 // send writes header and records.

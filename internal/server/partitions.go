@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"net"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
 	"github.com/tidemark-io/tidemark/internal/replica"
@@ -50,30 +49,12 @@ func leaderOf(topic *meta.Topic, partition int32) (leader, epoch int32) {
 	return int32(p.Leader), int32(p.LeaderEpoch)
 }
 
-// endpointOf is the address at which a client of this connection reaches a broker: that of the listener which the
-// client used. This broker itself is where the client dialled, unless an address is advertised (U-132).
-func (s *Server) endpointOf(image *meta.Image, c *client, id meta.BrokerID) (host string, port int32, rack string, found bool) {
+// endpointOf is where a client of this connection reaches a broker, and the broker's rack.
+func (s *Server) endpointOf(image *meta.Image, c *client, id meta.BrokerID) (at address, rack string, found bool) {
 	b, found := image.Broker(id)
-	if id == s.config.Broker && c.listener.Host == "" {
-		if local, ok := c.local.(*net.TCPAddr); ok {
-			return hostOf(local.IP), int32(local.Port), b.Rack, true
-		}
-	}
 	if !found {
-		return "", 0, "", false
+		return address{}, "", false
 	}
-	for _, e := range b.Endpoints {
-		if e.Listener == c.listener.Name {
-			return e.Host, e.Port, b.Rack, true
-		}
-	}
-	return "", 0, "", false
-}
-
-// hostOf writes an address as clients are told it.
-func hostOf(ip net.IP) string {
-	if ip.IsLoopback() {
-		return "localhost"
-	}
-	return ip.String()
+	at, found = s.brokerAddress(c, &b)
+	return at, b.Rack, found
 }

@@ -192,9 +192,9 @@ func (call *produceCall) addEndpoint(id int32) {
 		}
 	}
 	s := call.server
-	if host, port, rack, found := s.endpointOf(s.config.Image(), &call.await.conn.client, meta.BrokerID(id)); found {
+	if at, rack, found := s.endpointOf(s.config.Image(), &call.await.conn.client, meta.BrokerID(id)); found {
 		b := kmsg.NewProduceResponseBroker()
-		b.NodeID, b.Host, b.Port = id, host, port
+		b.NodeID, b.Host, b.Port = id, at.host, at.port
 		if rack != "" {
 			b.Rack = &rack
 		}
