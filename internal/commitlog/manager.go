@@ -165,7 +165,7 @@ func OpenManager(o ManagerOptions) (*Manager, error) {
 	m.mu.quarantined = map[PartitionName]error{}
 	m.mu.highWatermark = (*Log).EndOffset
 	m.syncer.SyncAllAllowed = m.allFlushAcks
-	if err := o.FS.MkdirAll(o.Dir); err != nil {
+	if err := makeDirectory(o.FS, o.Dir); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnwritable, err)
 	}
 	if _, real := o.FS.(*vfs.Disk); real {
@@ -183,6 +183,31 @@ func OpenManager(o ManagerOptions) (*Manager, error) {
 		m.metrics = NewMetrics(o.Registerer)
 	}
 	return m, nil
+}
+
+// makeDirectory makes the data directory and its missing parents, durably: a directory that a power cut takes away takes
+// everything in it along.
+func makeDirectory(fsys vfs.FS, dir string) error {
+	missing := []string{}
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		_, err := fsys.List(at)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
+			return err
+		}
+		missing = append(missing, at)
+	}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return err
+	}
+	for _, made := range missing {
+		if err := fsys.SyncDir(filepath.Dir(made)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *Manager) unlock() {

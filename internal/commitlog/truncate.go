@@ -97,6 +97,7 @@ func (l *Log) truncate(to int64) error {
 	target.size.Store(position)
 	l.mu.end, l.mu.next = end, end
 	l.end.Store(end)
+	l.synced.Store(min(l.synced.Load(), end))
 	l.mu.recent.reset()
 	l.mu.epochs.truncateFromEnd(end)
 	l.mu.Unlock()
