@@ -125,6 +125,7 @@ type Log struct {
 	unsyncedDir atomic.Bool  // files were created or renamed since the directory was synced
 	newDir      atomic.Bool  // the directory itself is not yet durable in its parent
 	doomedCount atomic.Int32 // len(holder.doomed)
+	compaction  compaction
 }
 
 // settings are a Config and what follows from it.

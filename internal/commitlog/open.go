@@ -93,13 +93,12 @@ func (l *Log) open() (Recovery, error) {
 // found is what the directory of a log holds.
 type found struct {
 	segments map[int64]segmentSizes
-	swaps    map[int64]segmentSizes
 	modified map[int64]time.Time
 }
 
 // list reads the directory and clears what a crash left behind. The directory is made if it is missing.
 func (l *Log) list() (found, error) {
-	f := found{segments: map[int64]segmentSizes{}, swaps: map[int64]segmentSizes{}, modified: map[int64]time.Time{}}
+	f := found{segments: map[int64]segmentSizes{}, modified: map[int64]time.Time{}}
 	fsys, dir := l.options.FS, l.options.Dir
 	entries, err := fsys.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -109,8 +108,15 @@ func (l *Log) list() (found, error) {
 	if err != nil {
 		return f, err
 	}
+	changed, err := recoverSwaps(fsys, dir, entries, l.logger)
+	if err == nil && changed {
+		entries, err = fsys.List(dir)
+	}
+	if err != nil {
+		return f, err
+	}
 	for _, entry := range entries {
-		if strings.HasSuffix(entry.Name, deletedSuffix) || strings.HasSuffix(entry.Name, cleanedSuffix) || strings.HasSuffix(entry.Name, ".tmp") {
+		if strings.HasSuffix(entry.Name, ".tmp") {
 			if err := fsys.Remove(l.path(entry.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return f, err
 			}
@@ -120,11 +126,7 @@ func (l *Log) list() (found, error) {
 		if !ok {
 			continue
 		}
-		into := f.segments
-		if name, swap := strings.CutSuffix(suffix, swapSuffix); swap {
-			into, suffix = f.swaps, name
-		}
-		sizes, known := into[base]
+		sizes, known := f.segments[base]
 		if !known {
 			sizes = segmentSizes{-1, -1, -1, -1}
 		}
@@ -144,12 +146,9 @@ func (l *Log) list() (found, error) {
 		default:
 			continue
 		}
-		into[base] = sizes
+		f.segments[base] = sizes
 	}
-	if len(f.swaps) == 0 {
-		return f, nil
-	}
-	return f, l.finishSwaps(&f)
+	return f, nil
 }
 
 // openSegments opens what was found, in offset order. Indexes without a log are removed.

@@ -72,33 +72,6 @@ type producerBatch struct {
 	coordinatorEpoch int32 // of a marker
 }
 
-// producerOf reads what batch tells about its producer; found is false if it has none, or is a control batch that ends no
-// transaction: one of another kind, or one that compaction has emptied. d serves control batches that are compressed, which
-// nobody writes; the error is that of a malformed marker.
-func producerOf(batch record.Batch, d *record.Decompressor) (b producerBatch, found bool, err error) {
-	if !batch.HasProducer() {
-		return b, false, nil
-	}
-	b = producerBatch{
-		producer: batch.ProducerID(), epoch: batch.ProducerEpoch(), baseSequence: batch.BaseSequence(),
-		base: batch.BaseOffset(), last: batch.LastOffset(), maxTimestamp: batch.MaxTimestamp(),
-		transactional: batch.Transactional(),
-	}
-	if !batch.Control() {
-		return b, true, nil
-	}
-	marker, found, err := batch.ReadMarker(d)
-	if err != nil || !found {
-		return b, false, err
-	}
-	b.marker = abortMarker
-	if marker.Type == record.Commit {
-		b.marker = commitMarker
-	}
-	b.coordinatorEpoch, b.maxTimestamp = marker.CoordinatorEpoch, marker.Timestamp
-	return b, true, nil
-}
-
 // lastSequence is the sequence number of the batch's last record; sequences continue at 0 after 2^31−1 (U-102).
 func (b *producerBatch) lastSequence() int32 {
 	if b.baseSequence == record.NoSequence {

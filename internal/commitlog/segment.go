@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -491,13 +492,13 @@ func (b *indexBuilder) install(s *segment) {
 	s.mu.largest, s.mu.known = b.largest, true
 }
 
-// rename moves all files of the segment from one suffix to another. A file that is not there is no error: the segment
+// rename moves all files of the segment from one suffix to another, the batches last: see swap.go. A file that is not there is no error: the segment
 // never had it, or an earlier try moved it.
 func (s *segment) rename(suffix string) error {
 	s.mu.Lock()
 	from := s.mu.suffix
 	s.mu.Unlock()
-	for _, part := range segmentSuffixes {
+	for _, part := range slices.Backward(segmentSuffixes[:]) {
 		name := filepath.Join(s.dir, segmentName(s.base, part))
 		if err := s.fs.Rename(name+from, name+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("rename segment %d: %w", s.base, err)

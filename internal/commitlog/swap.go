@@ -4,136 +4,239 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"path/filepath"
 	"slices"
-	"time"
+	"strings"
+
+	"github.com/tidemark-io/tidemark/internal/vfs"
 )
 
-// errSegmentsChanged is returned by replaceSegments when the segments to replace are no longer a stretch of closed
-// segments of the log: retention or a truncation came first. The replacement is to be thrown away.
-var errSegmentsChanged = errors.New("segments changed meanwhile")
-
-// closedSegments are the closed segments that lie wholly below end, in offset order, and the base of the segment that
-// follows them.
-func (l *Log) closedSegments(end int64) (closed []*segment, next int64) {
-	segments := *l.segments.Load()
-	n := 0
-	for n < len(segments)-1 && segments[n+1].base <= end {
-		n++
-	}
-	return segments[:n:n], segments[n].base
-}
-
-// replaceSegments puts one segment, which compaction wrote under cleanedSuffix from old, in their place. A crash at any
-// step leaves the old segments or the new one:
+// How a compacted segment X replaces a group of segments, of which X is the first base:
 //
-//	cleaned files synced ── renamed to .swap, the batches last ── old files to .deleted ── .swap to their names
+//	1  X.log.cleaned and its three indexes are written and synced, and the directory is.
+//	2  All four are renamed to .swap; the directory is synced. From here on a restart goes forward, before it goes back.
+//	3  The old files of the group are renamed to .deleted; the directory is synced.
+//	4  The four .swap files get their names, the .log last; the directory is synced.
 //
-// Once the .swap of the batches is there, a start finishes the replacement (finishSwaps). Readers go over from the old
-// segments to the new one at one moment.
-func (l *Log) replaceSegments(old []*segment, cleaned *segment) error {
+// A restart (recoverSwaps) reads the step off the directory: X.log.swap means that 2 may be durable, so 3 and 4 are done again; an
+// index with .swap but neither X.log.swap nor X.log.cleaned means that only 4 is unfinished; everything else with .cleaned or .swap
+// is from before 2. It needs two things. All four files always exist, also an empty transaction index: otherwise a missing
+// .swap could mean "never was" or "in place already". And X.log.swap must tell which old segments it stands for: the last batch
+// of a group is always kept, so those are the ones with a base from X to its last offset.
+
+// swapIn does steps 2 to 4 and puts the new segment into the log. It returns ErrCompactionVoid if the group is not in the log
+// any more, and then removes the new segment. If the disk fails the log fails, and its next start goes on.
+func (l *Log) swapIn(p *pass, group []*segment, cleaned *segment) error {
+	void := func(err error) error { return errors.Join(err, cleaned.remove()) }
 	if err := l.acquire(); err != nil {
-		return err
+		return void(ErrCompactionVoid)
 	}
 	defer l.release()
+	if err := l.Err(); err != nil {
+		return void(err)
+	}
 	segments := *l.segments.Load()
-	at := slices.Index(segments, old[0])
-	if at < 0 || at+len(old) >= len(segments) || !slices.Equal(segments[at:at+len(old)], old) {
-		return errSegmentsChanged
-	}
-	if err := cleaned.flushIndexes(true); err != nil {
-		return l.fail(err)
-	}
-	if err := cleaned.sync(true); err != nil {
-		return l.fail(lost(err))
+	at := slices.Index(segments, group[0])
+	if at < 0 || len(segments) <= at+len(group) || !slices.Equal(segments[at:at+len(group)], group) || l.changedUnder(p) {
+		return void(ErrCompactionVoid)
 	}
 	if err := cleaned.rename(swapSuffix); err != nil {
 		return l.fail(err)
 	}
-	if err := l.options.FS.SyncDir(l.options.Dir); err != nil {
-		return l.fail(lost(err))
+	if err := l.syncDir(); err != nil {
+		return err
 	}
-	cleaned.publish(time.Time{})
-	cleaned.sealed.Store(true)
-	l.swapSegments(slices.Replace(slices.Clone(segments), at, at+len(old), cleaned))
-	// The snapshots stay: the one at the base belongs to the new segment, and the others are still true.
-	if err := l.doom(old); err != nil {
-		return l.fail(err)
+	now := l.options.Now()
+	for _, s := range group {
+		if err := s.rename(deletedSuffix); err != nil {
+			return l.fail(err)
+		}
+	}
+	if err := l.syncDir(); err != nil {
+		return err
 	}
 	if err := cleaned.rename(""); err != nil {
 		return l.fail(err)
 	}
+	if err := l.syncDir(); err != nil {
+		return err
+	}
+	l.swapSegments(slices.Concat(segments[:at], []*segment{cleaned}, segments[at+len(group):]))
+	for _, s := range group {
+		l.holder.doomed = append(l.holder.doomed, doomedSegment{s, now})
+	}
+	l.doomedCount.Store(int32(len(l.holder.doomed)))
+	l.dropSnapshots(func(offset int64) bool {
+		return slices.ContainsFunc(group[1:], func(s *segment) bool { return s.base == offset })
+	})
+	return nil
+}
+
+func (l *Log) syncDir() error {
 	if err := l.options.FS.SyncDir(l.options.Dir); err != nil {
-		return l.fail(lost(err))
+		return l.fail(lost(fmt.Errorf("sync directory: %w", err)))
 	}
 	return nil
 }
 
-// finishSwaps finishes the replacements that a crash interrupted: the old segments between a swapped one's base and its
-// end are removed, and it gets its name. Files of a swap whose batches were not renamed are removed; so nothing happened.
-func (l *Log) finishSwaps(f *found) error {
-	for base, sizes := range f.swaps {
-		swap := newSegment(l.options.FS, l.options.Dir, base, swapSuffix)
-		if sizes.log < 0 {
-			if err := swap.removeFiles(); err != nil {
-				return err
-			}
-			continue
+// recoverSwaps finishes or undoes what a crash left of compactions in a partition's directory, and removes files that were
+// marked as deleted. It is called with the listing of the directory before anything in it is opened; changed says that the
+// listing is out of date. Nobody else may use the directory.
+func recoverSwaps(fsys vfs.FS, dir string, entries []vfs.Entry, logger *slog.Logger) (changed bool, err error) {
+	r := swapRecovery{fs: fsys, dir: dir, logger: logger, names: map[string]bool{}}
+	for _, entry := range entries {
+		if !entry.Dir && (strings.HasSuffix(entry.Name, cleanedSuffix) || strings.HasSuffix(entry.Name, swapSuffix) || strings.HasSuffix(entry.Name, deletedSuffix)) {
+			changed = true
 		}
-		end, err := l.swapEnd(swap, sizes.log)
-		if err != nil {
-			return err
+		r.names[entry.Name] = true
+	}
+	if !changed {
+		return false, nil
+	}
+	if err := r.run(); err != nil {
+		return true, fmt.Errorf("finish interrupted compaction: %w", err)
+	}
+	return true, nil
+}
+
+// swapRecovery is recoverSwaps at work. names is kept up to date.
+type swapRecovery struct {
+	fs     vfs.FS
+	dir    string
+	logger *slog.Logger
+	names  map[string]bool
+}
+
+func (r *swapRecovery) run() error {
+	for _, base := range r.bases(logSuffix + swapSuffix) {
+		if err := r.forward(base); err != nil {
+			return fmt.Errorf("segment %d: %w", base, err)
 		}
-		for other, known := range f.segments {
-			// Where the old batches are gone, so is the rest of the old segment: what bears the base's name is the new one's.
-			if known.log >= 0 && (other == base || other > base && other < end) {
-				if err := newSegment(l.options.FS, l.options.Dir, other, "").removeFiles(); err != nil {
+		r.logger.Info("finished the swap of a compacted segment", slog.Int64("segment", base))
+	}
+	// Indexes first: without X.log.cleaned they would look like step 4.
+	for _, part := range segmentSuffixes[1:] {
+		for _, base := range r.bases(part + swapSuffix) {
+			name := segmentName(base, part)
+			if r.names[segmentName(base, logSuffix)+cleanedSuffix] || !r.names[segmentName(base, logSuffix)] {
+				if err := r.remove(name + swapSuffix); err != nil {
 					return err
 				}
-				delete(f.segments, other)
+			} else if err := r.rename(name+swapSuffix, name); err != nil {
+				return err
 			}
 		}
-		renamed, known := f.segments[base]
-		if !known {
-			renamed = segmentSizes{-1, -1, -1, -1}
-		}
-		renamed.log, renamed.offsets = sizes.log, max(renamed.offsets, sizes.offsets)
-		renamed.times, renamed.txns = max(renamed.times, sizes.times), max(renamed.txns, sizes.txns)
-		if err := swap.rename(""); err != nil {
-			return err
-		}
-		f.segments[base] = renamed
-		f.modified[base] = l.options.Now()
-		l.unsyncedDir.Store(true)
 	}
-	return nil
+	if err := r.sync(); err != nil {
+		return err
+	}
+	for _, name := range r.sorted() {
+		if strings.HasSuffix(name, cleanedSuffix) || strings.HasSuffix(name, deletedSuffix) {
+			if err := r.remove(name); err != nil {
+				return err
+			}
+		}
+	}
+	return r.sync()
 }
 
-// swapEnd is the end of the last batch of a swapped segment.
-func (l *Log) swapEnd(swap *segment, size int64) (int64, error) {
-	file, err := l.options.FS.Open(swap.name(logSuffix), 0)
+// forward does steps 3 and 4 for the segment whose X.log.swap is there. The old files need not be kept: nobody reads them.
+func (r *swapRecovery) forward(base int64) error {
+	log := segmentName(base, logSuffix)
+	last, err := r.lastOffset(log + swapSuffix)
+	if err != nil {
+		return err
+	}
+	for _, part := range segmentSuffixes[1:] {
+		name := segmentName(base, part)
+		for _, suffix := range [...]string{swapSuffix, cleanedSuffix} {
+			if r.names[name+suffix] {
+				if err := r.rename(name+suffix, name); err != nil {
+					return err
+				}
+				break
+			}
+		}
+	}
+	for _, name := range r.sorted() {
+		old, suffix, ok := parseSegmentName(name)
+		if ok && old > base && old <= last && (slices.Contains(segmentSuffixes[:], suffix) || suffix == snapshotSuffix) {
+			if err := r.remove(name); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.sync(); err != nil {
+		return err
+	}
+	if err := r.rename(log+swapSuffix, log); err != nil {
+		return err
+	}
+	return r.sync()
+}
+
+// lastOffset is the last offset of a file of batches.
+func (r *swapRecovery) lastOffset(name string) (int64, error) {
+	file, err := r.fs.Open(filepath.Join(r.dir, name), 0)
 	if err != nil {
 		return 0, err
 	}
 	defer file.Close()
-	end := swap.base
+	size, err := file.Size()
+	if err != nil {
+		return 0, err
+	}
+	last := int64(-1)
 	scan := newHeaderScan(file, 0, size)
 	defer scan.close()
 	for {
 		b, err := scan.next()
 		if err != nil {
-			// The end of the file, or damage: the file was synced before it got its name, so recovery will say which.
-			return end, nil //nolint:nilerr // see above
+			if scan.position >= scan.limit {
+				return last, nil
+			}
+			return 0, err
 		}
-		end = b.LastOffset() + 1
+		last = b.LastOffset()
 	}
 }
 
-// removeFiles removes a segment's files, which nobody has open.
-func (s *segment) removeFiles() error {
-	for _, part := range slices.Backward(segmentSuffixes[:]) {
-		if err := s.fs.Remove(s.name(part)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove segment %d: %w", s.base, err)
+// bases are the segments that have a file with the suffix, in ascending order.
+func (r *swapRecovery) bases(suffix string) []int64 {
+	var bases []int64
+	for _, name := range r.sorted() {
+		if base, found, ok := parseSegmentName(name); ok && found == suffix {
+			bases = append(bases, base)
 		}
 	}
+	return bases
+}
+
+func (r *swapRecovery) sorted() []string {
+	names := make([]string, 0, len(r.names))
+	for name := range r.names {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (r *swapRecovery) rename(from, to string) error {
+	if err := r.fs.Rename(filepath.Join(r.dir, from), filepath.Join(r.dir, to)); err != nil {
+		return err
+	}
+	delete(r.names, from)
+	r.names[to] = true
 	return nil
 }
+
+func (r *swapRecovery) remove(name string) error {
+	if err := r.fs.Remove(filepath.Join(r.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	delete(r.names, name)
+	return nil
+}
+
+func (r *swapRecovery) sync() error { return r.fs.SyncDir(r.dir) }
