@@ -110,6 +110,7 @@ type crashSim struct {
 	floor    int64  // everything below survives a cut
 	start    int64  // log start
 	starts   int64  // the lowest log start that a cut may bring back
+	raised   int64  // the highest one
 	epoch    meta.Epoch
 	sending  []*simProducer
 	plain    int // batches without a producer, to tell them apart
@@ -422,6 +423,7 @@ func (s *crashSim) truncateFully() error {
 	s.note("truncate fully, start at %d", to)
 	s.branches = append(s.branches, s.now)
 	s.now = line{origin: to}
+	s.raised = max(s.raised, to)
 	s.floor, s.start = min(s.floor, s.starts), to // a cut may leave an empty log at the old start
 	s.epoch++
 	err := s.log.TruncateFully(to)
@@ -435,7 +437,7 @@ func (s *crashSim) truncateFully() error {
 func (s *crashSim) raiseStart() error {
 	to := s.start + s.random.Int64N(s.now.end()-s.start+1)
 	s.note("raise log start to %d", to)
-	s.start = to
+	s.start, s.raised = to, max(s.raised, to)
 	return s.log.RaiseStart(to)
 }
 
@@ -493,15 +495,16 @@ func (s *crashSim) adopt(clean bool, logStart int64) {
 	if end < s.floor {
 		s.t.Errorf("the log ends at %d; everything up to %d was synced", end, s.floor)
 	}
-	if start := s.log.StartOffset(); start < s.starts || start > max(s.start, s.starts) {
-		s.t.Errorf("the log starts at %d; want %d to %d", start, s.starts, s.start)
+	if start := s.log.StartOffset(); start < s.starts || start > s.raised {
+		s.t.Errorf("the log starts at %d; want %d to %d", start, s.starts, s.raised)
 	}
 	found := false
 	if len(got) == 0 && end == logStart && len(s.log.Producers()) == 0 {
 		// The log start reached the disk, what it was raised to did not: everything below is gone, as was asked for.
 		s.now, found = line{origin: end}, true
 	}
-	for _, candidate := range append(slices.Clone(s.branches), s.now) {
+	candidates := append(slices.Clone(s.branches), s.now)
+	for _, candidate := range slices.Backward(candidates) {
 		if !found && candidate.hasPrefix(got, end) {
 			s.now, found = candidate.below(end), true
 			break
@@ -509,7 +512,7 @@ func (s *crashSim) adopt(clean bool, logStart int64) {
 	}
 	if !found {
 		s.t.Errorf("the log, from %d to %d, is no prefix of any log since the last sync", s.log.StartOffset(), end)
-		for _, candidate := range append(slices.Clone(s.branches), s.now) {
+		for _, candidate := range candidates {
 			s.t.Log(candidate.difference(got))
 		}
 		return
@@ -520,7 +523,7 @@ func (s *crashSim) adopt(clean bool, logStart int64) {
 	if len(s.now.batches) == 0 {
 		s.now.origin = end
 	}
-	s.start, s.starts = s.log.StartOffset(), min(s.starts, s.log.StartOffset())
+	s.start, s.raised = s.log.StartOffset(), s.log.StartOffset()
 	s.floor, s.branches = end, nil // it was read from the platter
 	s.epoch += 2                   // a leader that lost its power leads in a new epoch
 	s.syncProducers()

@@ -147,6 +147,7 @@ func openSegment(fsys vfs.FS, dir string, base int64, sizes segmentSizes, modifi
 	s.mu.modified = modified
 	s.mu.txnsRead = sizes.txns <= 0
 	if sizes.log == 0 {
+		s.writer.transactionBytes, s.mu.txnsRead = 0, true
 		s.writer.firstTimestamp = record.NoTimestamp
 		s.mu.largest, s.mu.known = s.writer.largest, true
 	}
@@ -155,7 +156,7 @@ func openSegment(fsys vfs.FS, dir string, base int64, sizes segmentSizes, modifi
 
 func (s *segment) openIndex(x *index, suffix string, width int, fileBytes int64, empty bool) error {
 	switch {
-	case fileBytes < 0 && empty:
+	case empty: // a file that is there belongs to batches that a power cut has taken; the first flush empties it
 		x.start(width)
 		return nil
 	case fileBytes < 0 || fileBytes%int64(width) != 0:
