@@ -59,7 +59,11 @@ func (k *ConfigKey) parseType(value string) (string, error) {
 		}
 		return formatDouble(f), nil
 	case ListType:
-		return strings.Join(SplitList(trimmed), ","), nil
+		elements := SplitList(trimmed)
+		if k.Topic {
+			elements = unique(elements)
+		}
+		return strings.Join(elements, ","), nil
 	}
 	return trimmed, nil
 }
@@ -75,6 +79,17 @@ func SplitList(value string) []string {
 		elements[i] = strings.TrimSpace(elements[i])
 	}
 	return elements
+}
+
+// unique drops repeated elements, keeping the order: in a topic's lists they mean nothing.
+func unique(elements []string) []string {
+	var kept []string
+	for _, element := range elements {
+		if !slices.Contains(kept, element) {
+			kept = append(kept, element)
+		}
+	}
+	return kept
 }
 
 // formatDouble writes a number as Java does, since clients compare what they set with what is described.
@@ -186,7 +201,11 @@ func ListOf(words ...string) Validator { return listOf{oneOf{words}} }
 type listOf struct{ oneOf }
 
 func (v listOf) Check(name, value string) error {
-	for _, element := range SplitList(value) {
+	elements := SplitList(value)
+	if len(unique(elements)) < len(elements) {
+		return fmt.Errorf("Configuration '%s' values must not be duplicated.", name) //nolint:staticcheck // Kafka's words
+	}
+	for _, element := range elements {
 		if element == "" {
 			return fmt.Errorf("Configuration '%s' values must not be empty.", name) //nolint:staticcheck // Kafka's words
 		}

@@ -31,6 +31,8 @@ func TestParseConfigValue(t *testing.T) {
 		{ConfigKey{Name: "p", Type: ListType, Valid: ListOf("compact", "delete")}, "", "", ""},
 		{ConfigKey{Name: "p", Type: ListType, Valid: ListOf("compact", "delete")}, "delete,,compact", "", "Configuration 'p' values must not be empty."},
 		{ConfigKey{Name: "p", Type: ListType, Valid: ListOf("compact", "delete")}, "delete,foo", "", "Invalid value foo for configuration p: String must be one of: compact, delete"},
+		{ConfigKey{Name: "p", Type: ListType, Valid: ListOf("compact", "delete")}, "delete,delete", "", "Configuration 'p' values must not be duplicated."},
+		{ConfigKey{Name: "p", Type: ListType, Valid: ListOf("compact", "delete"), Topic: true}, "delete,delete", "delete", ""},
 		{ConfigKey{Name: "t", Type: ListType, Valid: ThrottledReplicas()}, "0:1, 1:2", "0:1,1:2", ""},
 		{ConfigKey{Name: "t", Type: ListType, Valid: ThrottledReplicas()}, "*", "*", ""},
 		{ConfigKey{Name: "t", Type: ListType, Valid: ThrottledReplicas()}, "foo", "", "Invalid value [foo] for configuration t: t must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."},
