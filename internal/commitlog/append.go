@@ -512,12 +512,6 @@ func (l *Log) roll(ops []*appendOp) (*segment, error) {
 			return nil, lost(err)
 		}
 	}
-	if l.settings.Load().CleanupCompact {
-		// Compaction leaves gaps between segments, so recovery could not tell that the end of this one was lost.
-		if err := active.sync(false); err != nil {
-			return nil, lost(err)
-		}
-	}
 	if err := l.takeSnapshot(base, ops); err != nil {
 		return nil, err
 	}

@@ -110,10 +110,15 @@ func (m *model) truncate() {
 	if to >= m.end {
 		return
 	}
-	m.end = to
+	first := m.end
 	for n := len(m.batches); n > 0 && m.batches[n-1].LastOffset() >= to; n-- {
-		m.end = min(m.end, m.batches[n-1].BaseOffset())
+		first = m.batches[n-1].BaseOffset()
 		m.batches = m.batches[:n-1]
+	}
+	if n := len(m.batches); n > 0 {
+		m.end = m.batches[n-1].LastOffset() + 1
+	} else if m.end = m.EndOffset(); m.end > min(to, first) {
+		m.fatalf("truncate to %d: end %d", to, m.end)
 	}
 	m.start = min(m.start, m.end)
 	m.synced = min(m.synced, m.end)
@@ -152,10 +157,6 @@ func (m *model) restart() {
 	recovery := m.reopen(clean)
 	if recovery.CutBytes > 0 {
 		m.fatalf("restart cut %+v", recovery)
-	}
-	if last := len(m.batches) - 1; m.EndOffset() < m.end && last >= 0 && m.EndOffset() > m.batches[last].LastOffset() {
-		m.end = m.EndOffset() // the gap that a truncation left at the end
-		m.synced, m.start = min(m.synced, m.end), min(m.start, m.end)
 	}
 	if clean {
 		m.synced = m.end

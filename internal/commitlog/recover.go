@@ -38,8 +38,9 @@ func (l *Log) recover(recoveryPoint int64) (Recovery, int64, error) {
 		report.Segments++
 		report.ScannedBytes += s.writer.bytes
 		report.CutBytes += size - s.writer.bytes
-		if cut == nil && i < len(segments)-1 && segments[i+1].base > r.expected && !l.settings.Load().CleanupCompact {
-			// The file of the next segment has survived a power cut, the end of this one has not.
+		if cut == nil && i < len(segments)-1 && segments[i+1].base > r.expected {
+			// The file of the next segment has survived a power cut, the end of this one has not: segments leave no gap
+			// between them, since a roll starts at the log end and compaction keeps the last batch of what it rewrites.
 			cut = fmt.Errorf("segment ends at %d, the next one starts at %d: %w", r.expected, segments[i+1].base, record.ErrCorrupt)
 		}
 		if cut != nil {

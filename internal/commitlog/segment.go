@@ -432,6 +432,31 @@ func (s *segment) cut(from, limit int64) (int64, error) {
 	}
 }
 
+// endBefore is the end of the last batch before position, a batch boundary; the base at the beginning of the segment.
+func (s *segment) endBefore(position int64) (int64, error) {
+	e, found, err := s.offsets.floor(positionColumn, position-1)
+	if err != nil && !errors.Is(err, errIndexCorrupt) {
+		return 0, err
+	}
+	from := int64(0)
+	if found && err == nil {
+		from = positionColumn.of(e[:])
+	}
+	scan := newHeaderScan(s.log, from, position)
+	defer scan.close()
+	end := s.base
+	for {
+		b, err := scan.next()
+		if err == io.EOF {
+			return end, nil
+		}
+		if err != nil {
+			return 0, fmt.Errorf("segment %d: %w", s.base, err)
+		}
+		end = b.LastOffset() + 1
+	}
+}
+
 // rebuildIndexes builds both indexes again from the batches. The entries stay in memory until somebody flushes them.
 func (s *segment) rebuildIndexes() error {
 	b := s.indexBuilder()

@@ -9,7 +9,8 @@ import (
 )
 
 // Truncate removes everything from offset to on (E-33): whole segments above it, and in the segment that holds it every
-// batch that ends at to or above. A batch is never split: if to lies inside one, the log ends before it. Indexes,
+// batch that ends at to or above. A batch is never split: if to lies inside one, the log ends before it; if to lies in a
+// gap that compaction left, the log ends where its last batch does, as it would after a restart. Indexes,
 // producer state, epochs and transaction index follow; the recovery point sinks. An offset at or above the log end changes
 // nothing; below the first segment the log starts over at to (E-32). Appends that wait get ErrTruncated.
 func (l *Log) Truncate(to int64) error {
@@ -79,11 +80,15 @@ func (l *Log) truncate(to int64) error {
 	segments := *l.segments.Load()
 	i := floorSegment(segments, to)
 	target := segments[i]
-	position, end := target.size.Load(), to
+	position := target.size.Load()
 	switch span, err := target.find(to, position); {
 	case err == nil:
-		position, end = span.position, min(to, span.base)
+		position = span.position
 	case !errors.Is(err, io.EOF):
+		return err
+	}
+	end, err := target.endBefore(position)
+	if err != nil {
 		return err
 	}
 	if err := l.lowerSynced(end); err != nil {
