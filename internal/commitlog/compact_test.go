@@ -742,7 +742,7 @@ func (c *compactLog) mixture(draw func(n int) int, records int) {
 			c.put(key, value)
 		}
 	}
-	for producer := range open {
+	for producer := int64(1); producer <= 2; producer++ {
 		if open[producer] {
 			c.end(producer, record.Commit)
 		}

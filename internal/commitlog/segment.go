@@ -31,8 +31,8 @@ const (
 	swapSuffix    = ".swap"    // written by compaction, about to replace segments
 )
 
-// segmentSuffixes are the files that belong to a segment; a producer snapshot belongs to the offset it is named for. They
-// are renamed in this order: where the file of batches is, all others are.
+// segmentSuffixes are the files that belong to a segment; a producer snapshot belongs to the offset it is named for. The
+// file of batches is last: see rename.
 var segmentSuffixes = [...]string{indexSuffix, timeIndexSuffix, txnIndexSuffix, logSuffix}
 
 // segment is a stretch of the log: one file of batches and its indexes, all named for the base offset, below which it
@@ -518,13 +518,18 @@ func (b *indexBuilder) install(s *segment) {
 	s.mu.largest, s.mu.known = b.largest, true
 }
 
-// rename moves all files of the segment from one suffix to another, the batches last: see swap.go. A file that is not there is no error: the segment
-// never had it, or an earlier try moved it.
+// rename moves all files of the segment from one suffix to another: the batches last, but first when the segment leaves the
+// log, so that they are never in it without their transaction index. A file that is not there is no error: the segment never
+// had it, or an earlier try moved it.
 func (s *segment) rename(suffix string) error {
 	s.mu.Lock()
 	from := s.mu.suffix
 	s.mu.Unlock()
-	for _, part := range slices.Backward(segmentSuffixes[:]) {
+	parts := segmentSuffixes
+	if suffix == deletedSuffix {
+		slices.Reverse(parts[:])
+	}
+	for _, part := range parts {
 		name := filepath.Join(s.dir, segmentName(s.base, part))
 		if err := s.fs.Rename(name+from, name+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("rename segment %d: %w", s.base, err)

@@ -116,7 +116,7 @@ func (r *swapRecovery) run() error {
 		r.logger.Info("finished the swap of a compacted segment", slog.Int64("segment", base))
 	}
 	// Indexes first: without X.log.cleaned they would look like step 4.
-	for _, part := range segmentSuffixes[1:] {
+	for _, part := range segmentSuffixes[:3] {
 		for _, base := range r.bases(part + swapSuffix) {
 			name := segmentName(base, part)
 			if r.names[segmentName(base, logSuffix)+cleanedSuffix] || !r.names[segmentName(base, logSuffix)] {
@@ -148,7 +148,7 @@ func (r *swapRecovery) forward(base int64) error {
 	if err != nil {
 		return err
 	}
-	for _, part := range segmentSuffixes[1:] {
+	for _, part := range segmentSuffixes[:3] {
 		name := segmentName(base, part)
 		for _, suffix := range [...]string{swapSuffix, cleanedSuffix} {
 			if r.names[name+suffix] {
