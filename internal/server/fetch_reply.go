@@ -109,6 +109,9 @@ func (call *fetchCall) partition(part *fetchPart, r *fetchResult) wire.FetchPart
 		if r.code == kerr.NotLeaderForPartition.Code || r.code == kerr.FencedLeaderEpoch.Code {
 			p.LeaderID, p.LeaderEpoch = leaderOf(r.topic, part.partition)
 		}
+		if r.replica == nil {
+			p.Aborted = []wire.AbortedTxn{} // Kafka's answer to what it did not even try to read
+		}
 		return p
 	}
 	p.RecordBytes = r.recordBytes()

@@ -26,13 +26,7 @@ var specialSince = map[int64]int16{
 func (s *Server) listOffsets(_ context.Context, _ *client, req *kmsg.ListOffsetsRequest) (kmsg.Response, error) {
 	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 	image := s.config.Image()
-	asked := repeated(func(yield func(string, int32)) {
-		for i := range req.Topics {
-			for j := range req.Topics[i].Partitions {
-				yield(req.Topics[i].Topic, req.Topics[i].Partitions[j].Partition)
-			}
-		}
-	})
+	repeated := repeatedPartitions(req)
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		topic, topicErr := topicByName(image, t.Topic)
@@ -40,11 +34,16 @@ func (s *Server) listOffsets(_ context.Context, _ *client, req *kmsg.ListOffsets
 		answer.Topic = t.Topic
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
+			again, asked := repeated[topicPartition{t.Topic, p.Partition}]
+			if asked && !again {
+				continue // answered already
+			}
 			at := kmsg.NewListOffsetsResponseTopicPartition()
 			at.Partition, at.Offset, at.Timestamp, at.LeaderEpoch = p.Partition, -1, -1, -1
 			switch {
-			case asked[topicPartition{t.Topic, p.Partition}]:
+			case again:
 				at.ErrorCode = kerr.InvalidRequest.Code
+				repeated[topicPartition{t.Topic, p.Partition}] = false
 			case p.Timestamp < 0 && !specialServed(p.Timestamp, req.Version):
 				at.ErrorCode = kerr.UnsupportedVersion.Code
 			case topicErr != nil:
@@ -94,19 +93,17 @@ type topicPartition struct {
 	partition int32
 }
 
-// repeated returns the partitions that come more than once, nil if none does.
-func repeated(each func(yield func(topic string, partition int32))) map[topicPartition]bool {
-	seen := make(map[topicPartition]bool)
-	var more map[topicPartition]bool
-	each(func(topic string, partition int32) {
-		key := topicPartition{topic, partition}
-		if seen[key] {
-			if more == nil {
-				more = make(map[topicPartition]bool)
+// repeatedPartitions finds the partitions that come more than once; each is refused, once.
+func repeatedPartitions(req *kmsg.ListOffsetsRequest) map[topicPartition]bool {
+	seen, repeated := make(map[topicPartition]bool), make(map[topicPartition]bool)
+	for i := range req.Topics {
+		for j := range req.Topics[i].Partitions {
+			key := topicPartition{req.Topics[i].Topic, req.Topics[i].Partitions[j].Partition}
+			if seen[key] {
+				repeated[key] = true
 			}
-			more[key] = true
+			seen[key] = true
 		}
-		seen[key] = true
-	})
-	return more
+	}
+	return repeated
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,8 +84,9 @@ func (call *produceCall) append(ctx context.Context, p *wire.Produce) {
 				call.refuse(at, topic, err)
 				continue
 			}
-			pending, err := call.appendPartition(ctx, topic, &parts[j])
+			pending, start, err := call.appendPartition(ctx, topic, &parts[j])
 			if err != nil {
+				at.LogStartOffset = start
 				call.refuse(at, topic, err)
 				continue
 			}
@@ -119,31 +121,43 @@ func (call *produceCall) topic(image *meta.Image, t *wire.ProduceTopic, answer *
 // adminClientID is the client id by which Kafka's own tools may write to internal topics.
 const adminClientID = "__admin_client"
 
-func (call *produceCall) appendPartition(ctx context.Context, topic *meta.Topic, part *wire.ProducePartition) (*replica.Pending, error) {
+// appendPartition appends one partition's records. With an error that the log itself found in the records it returns
+// the log's start, with any other -1, as Kafka does.
+func (call *produceCall) appendPartition(ctx context.Context, topic *meta.Topic, part *wire.ProducePartition) (*replica.Pending, int64, error) {
 	r, err := call.server.replicaOf(topic, part.Index)
 	if err != nil {
-		return nil, err
+		return nil, -1, err
 	}
 	if err := checkBatches(call.await.version, part.Records); err != nil {
-		return nil, err
+		return nil, -1, err
 	}
-	return r.Append(ctx, replica.AppendRequest{
+	pending, err := r.Append(ctx, replica.AppendRequest{
 		Batches: part.Records, CurrentEpoch: meta.NoEpoch, Acks: call.acks, Origin: replica.FromClient,
 	})
+	if err == nil || !knowsStart(err) {
+		return pending, -1, err
+	}
+	return nil, r.StartOffset(), err
+}
+
+// knowsStart tells the errors with which a refusal names the log's start.
+func knowsStart(err error) bool {
+	switch codeOf(err) {
+	case kerr.InvalidRecord.Code, kerr.InvalidTimestamp.Code, kerr.OutOfOrderSequenceNumber.Code, kerr.InvalidProducerEpoch.Code:
+		return true
+	}
+	return false
 }
 
 // checkBatches demands what the protocol does of a produce request, before the topic's own rules: exactly one batch,
 // and no zstd before version 7 (KIP-110), as Kafka's ProduceRequest does.
 func checkBatches(version int16, records []byte) error {
-	if len(records) == 0 {
+	batch, rest, err := record.Next(records)
+	if len(records) == 0 || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &record.InvalidError{Index: -1, Reason: "a produce request must have exactly one record batch per partition, it has none"}
 	}
-	batch, rest, err := record.Next(records)
 	if err != nil {
-		if errors.Is(err, record.ErrMagic) {
-			return err
-		}
-		return fmt.Errorf("%w: %w", record.ErrCorrupt, err)
+		return err
 	}
 	if len(rest) > 0 {
 		return &record.InvalidError{Index: -1, Reason: "a produce request must have exactly one record batch per partition, it has more"}
@@ -162,6 +176,8 @@ func (call *produceCall) refuse(at *kmsg.ProduceResponseTopicPartition, topic *m
 		at.CurrentLeader.LeaderID, at.CurrentLeader.LeaderEpoch = leaderOf(topic, at.Partition)
 		call.addEndpoint(at.CurrentLeader.LeaderID)
 		return
+	case at.ErrorCode == kerr.UnknownTopicOrPartition.Code, at.ErrorCode == kerr.UnknownTopicID.Code:
+		return // the code says it all
 	case unexpected(at.ErrorCode):
 		call.server.log.Error("produce failed", "topic", topicName(topic), "partition", at.Partition, "err", err)
 		return

@@ -75,6 +75,8 @@ func TestProduceRefusals(t *testing.T) {
 	}
 	broken := good()
 	broken[len(broken)-1] ^= 1
+	tiny := good()
+	tiny[11] = 3
 	old := good()
 	old[16] = 1
 	nullKey := record.NewBuilder(record.BuilderOptions{LeaderEpoch: -1})
@@ -101,7 +103,8 @@ func TestProduceRefusals(t *testing.T) {
 		{"null", produceTo(12, 0, nil), kerr.InvalidRecord},
 		{"no batch", produceTo(12, 0, []byte{}), kerr.InvalidRecord},
 		{"two batches", produceTo(12, 0, append(good(), good()...)), kerr.InvalidRecord},
-		{"half a batch", produceTo(12, 0, good()[:40]), kerr.CorruptMessage},
+		{"half a batch", produceTo(12, 0, good()[:40]), kerr.InvalidRecord},
+		{"length too small", produceTo(12, 0, tiny), kerr.CorruptMessage},
 		{"magic 1", produceTo(12, 0, old), kerr.InvalidRecord},
 		{"bad checksum", produceTo(12, 0, broken), kerr.CorruptMessage},
 		{"too large", produceTo(12, 0, batchOf(t, record.BuilderOptions{}, string(make([]byte, 1000)))), kerr.MessageTooLarge},
