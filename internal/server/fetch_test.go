@@ -23,12 +23,18 @@ import (
 // put appends values as one batch, past the server.
 func put(t testing.TB, b *replicatest.Broker, topic *meta.Topic, partition int32, values ...string) {
 	t.Helper()
+	putBatch(t, b, topic, partition, batchOf(t, record.BuilderOptions{}, values...))
+}
+
+// putBatch appends a batch, past the server.
+func putBatch(t testing.TB, b *replicatest.Broker, topic *meta.Topic, partition int32, batch []byte) {
+	t.Helper()
 	r, found := b.Table.Get(topic.ID, partition)
 	if !found {
 		t.Fatal("no replica")
 	}
 	if _, err := r.Append(t.Context(), replica.AppendRequest{
-		Batches: batchOf(t, record.BuilderOptions{}, values...), CurrentEpoch: meta.NoEpoch, Acks: 1, Origin: replica.FromClient,
+		Batches: batch, CurrentEpoch: meta.NoEpoch, Acks: 1, Origin: replica.FromClient,
 	}); err != nil {
 		t.Fatal(err)
 	}

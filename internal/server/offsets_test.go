@@ -43,7 +43,7 @@ func TestListOffsets(t *testing.T) {
 	topic := b.Create("t", 2, nil)
 	put(t, b, topic, 0, "a", "b")
 	b.Set(topic, 0, meta.Partition{LeaderEpoch: 3})
-	put(t, b, topic, 0, "c")
+	putBatch(t, b, topic, 0, batchAt(t, time.Now().UnixMilli()+1000, record.BuilderOptions{}, "c"))
 	socket := start(t, config).dial()
 	hour := time.Hour.Milliseconds()
 	cases := []struct {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,27 +40,19 @@ func answered[R kmsg.Response](t *testing.T, socket net.Conn, req kmsg.Request) 
 	return resp.(R)
 }
 
-// lastTime is the last result of risingTime.
-var lastTime atomic.Int64
-
-// risingTime is the time in milliseconds, but later with each call.
-func risingTime() int64 {
-	for {
-		last := lastTime.Load()
-		next := max(time.Now().UnixMilli(), last+1)
-		if lastTime.CompareAndSwap(last, next) {
-			return next
-		}
-	}
-}
-
 // batchOf builds a batch as a producer does; options may add a producer or a codec.
 func batchOf(t testing.TB, options record.BuilderOptions, values ...string) []byte {
+	t.Helper()
+	return batchAt(t, time.Now().UnixMilli(), options, values...)
+}
+
+// batchAt is batchOf at a time in milliseconds.
+func batchAt(t testing.TB, timestamp int64, options record.BuilderOptions, values ...string) []byte {
 	t.Helper()
 	options.LeaderEpoch = -1
 	b := record.NewBuilder(options)
 	for _, v := range values {
-		b.Append(risingTime(), []byte("key"), []byte(v))
+		b.Append(timestamp, []byte("key"), []byte(v))
 	}
 	batch, err := b.Batch()
 	if err != nil {
