@@ -86,7 +86,7 @@ func topicKeys() []meta.ConfigKey {
 			Doc: "What becomes of old records: delete (by time and size), compact (the last record of each key stays), both, or, when empty, nothing.",
 		},
 		{
-			Name: "unclean.leader.election.enable", Type: meta.BoolType, HasDefault: true, Default: "false", Synonym: "unclean.leader.election.enable",
+			Name: "unclean.leader.election.enable", Type: meta.BoolType, HasDefault: true, Default: "false", Synonym: "unclean.leader.election.enable", NoEffect: true,
 			Doc: "Whether a replica that was not in sync may become leader when nobody else can, at the price of losing records.",
 		},
 		{
@@ -110,7 +110,7 @@ func topicKeys() []meta.ConfigKey {
 			Doc: "Level of zstd when compression.type is zstd.",
 		},
 		{
-			Name: "preallocate", Type: meta.BoolType, HasDefault: true, Default: "false", Synonym: "log.preallocate",
+			Name: "preallocate", Type: meta.BoolType, HasDefault: true, Default: "false", Synonym: "log.preallocate", NoEffect: true,
 			Doc: "Whether a segment file takes its full size on disk when it is created.",
 		},
 		{
@@ -219,7 +219,7 @@ func logKeys() []meta.ConfigKey {
 			Doc: "Default of the topics' compression.zstd.level.",
 		},
 		{
-			Name: "log.cleaner.threads", Type: meta.IntType, HasDefault: true, Default: "1", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide,
+			Name: "log.cleaner.threads", Type: meta.IntType, HasDefault: true, Default: "1", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide, NoEffect: true,
 			Doc: "Number of partitions compacted at once.",
 		},
 		{
@@ -227,7 +227,7 @@ func logKeys() []meta.ConfigKey {
 			Doc: "Bound of the bytes per second that compaction reads and writes.",
 		},
 		{
-			Name: "log.cleaner.dedupe.buffer.size", Type: meta.LongType, HasDefault: true, Default: "134217728", Dynamic: meta.ClusterWide,
+			Name: "log.cleaner.dedupe.buffer.size", Type: meta.LongType, HasDefault: true, Default: "134217728", Dynamic: meta.ClusterWide, NoEffect: true,
 			Doc: "Memory in bytes for the key maps of compaction.",
 		},
 		{
@@ -239,7 +239,7 @@ func logKeys() []meta.ConfigKey {
 			Doc: "How full the key map of compaction may become.",
 		},
 		{
-			Name: "log.cleaner.backoff.ms", Type: meta.LongType, HasDefault: true, Default: "15000", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide,
+			Name: "log.cleaner.backoff.ms", Type: meta.LongType, HasDefault: true, Default: "15000", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide, NoEffect: true,
 			Doc: "Milliseconds between looks for logs to compact when there are none.",
 		},
 		{
@@ -247,7 +247,7 @@ func logKeys() []meta.ConfigKey {
 			Doc: "Default of min.cleanable.dirty.ratio.",
 		},
 		{
-			Name: "log.cleaner.enable", Type: meta.BoolType, HasDefault: true, Default: "true",
+			Name: "log.cleaner.enable", Type: meta.BoolType, HasDefault: true, Default: "true", NoEffect: true,
 			Doc: "Whether compacted topics are compacted. Turning it off lets them grow without bound.",
 		},
 		{
@@ -347,16 +347,16 @@ func logKeys() []meta.ConfigKey {
 			Doc: "Milliseconds between writes of the recovery-point checkpoint, from which a start after a crash scans.",
 		},
 		{
-			Name: "log.flush.start.offset.checkpoint.interval.ms", Type: meta.IntType, HasDefault: true, Default: "60000", Valid: meta.AtLeast(0),
+			Name: "log.flush.start.offset.checkpoint.interval.ms", Type: meta.IntType, HasDefault: true, Default: "60000", Valid: meta.AtLeast(0), NoEffect: true,
 			Doc: "Milliseconds between writes of the log-start-offset checkpoint.",
 		},
 		{
-			Name: "log.preallocate", Type: meta.BoolType, HasDefault: true, Default: "false", Dynamic: meta.ClusterWide,
+			Name: "log.preallocate", Type: meta.BoolType, HasDefault: true, Default: "false", Dynamic: meta.ClusterWide, NoEffect: true,
 			Doc: "Default of preallocate.",
 		},
 		{
 			Name: "num.recovery.threads.per.data.dir", Type: meta.IntType, HasDefault: true, Default: "2", Valid: meta.AtLeast(1), Dynamic: meta.ClusterWide,
-			Doc: "Number of logs opened, and after a crash scanned, at once.",
+			Doc: "Number of logs opened, and after a crash scanned, at once. A change takes effect at the next start.",
 		},
 		{
 			Name: "log.message.timestamp.type", Type: meta.StringType, HasDefault: true, Default: "CreateTime", Valid: meta.OneOf("CreateTime", "LogAppendTime"), Dynamic: meta.ClusterWide,

@@ -49,7 +49,7 @@ var serverKeys = inBroker(false, []meta.ConfigKey{
 		Doc: "Whether feature levels that are still changing may be enabled. None are.",
 	},
 	{
-		Name: "listeners", Type: meta.ListType, HasDefault: true, Default: "PLAINTEXT://localhost:9092", Dynamic: meta.PerBroker,
+		Name: "listeners", Type: meta.ListType, HasDefault: true, Default: "PLAINTEXT://localhost:9092",
 		Doc: "Where clients connect, as NAME://host:port,.... An empty host binds every interface.",
 	},
 	{
@@ -57,7 +57,7 @@ var serverKeys = inBroker(false, []meta.ConfigKey{
 		Doc: "The addresses that clients are told, as NAME://host:port,.... Unset, each client is told the address that it dialled.",
 	},
 	{
-		Name: "listener.security.protocol.map", Type: meta.StringType, HasDefault: true, Default: "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", Dynamic: meta.PerBroker,
+		Name: "listener.security.protocol.map", Type: meta.StringType, HasDefault: true, Default: "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
 		Doc: "The security protocol of each listener name, as NAME:PROTOCOL,....",
 	},
 	{
@@ -77,16 +77,16 @@ var serverKeys = inBroker(false, []meta.ConfigKey{
 		Doc: "Connections that may wait to be accepted. The operating system's own limit is used.",
 	},
 	{
-		Name: "max.connections.per.ip", Type: meta.IntType, HasDefault: true, Default: "2147483647", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide,
+		Name: "max.connections.per.ip", Type: meta.IntType, HasDefault: true, Default: "2147483647", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide, NoEffect: true,
 		Doc: "Connections from one address.",
 	},
 	{
-		Name: "max.connections.per.ip.overrides", Type: meta.StringType, HasDefault: true, Dynamic: meta.ClusterWide,
+		Name: "max.connections.per.ip.overrides", Type: meta.StringType, HasDefault: true, Dynamic: meta.ClusterWide, NoEffect: true,
 		Doc: "Exceptions from max.connections.per.ip, as address:number,....",
 	},
 	{
 		Name: "max.connections", Type: meta.IntType, HasDefault: true, Default: "2147483647", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide,
-		Doc: "Connections of this broker.",
+		Doc: "Connections of this broker. A change takes effect at the next start.",
 	},
 	{
 		Name: "max.connection.creation.rate", Type: meta.IntType, HasDefault: true, Default: "2147483647", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide, NoEffect: true,
