@@ -70,3 +70,13 @@ func InternalTopics() []string { return slices.Clone(internalTopics) }
 func IsInternalTopic(name string) bool {
 	return strings.HasPrefix(name, internalTopicsPattern) && slices.Contains(internalTopics, name)
 }
+
+// AlwaysFlushed tells whether acknowledgements of the topic always wait for fsync (D15): a power cut that forgot one of
+// its records would leave remote bytes without an owner.
+func AlwaysFlushed(name string) bool {
+	switch name {
+	case RemoteMetadataTopic, DeletionTopic, DeletionRetryTopic, DeletionLastTopic:
+		return true
+	}
+	return false
+}

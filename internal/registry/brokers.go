@@ -162,37 +162,36 @@ func (s Seat) lost(entry *Entry) error {
 // the present holder's.
 func (c *Cluster) Elect(ctx context.Context, id meta.BrokerID, r Registered) (seat Seat, won bool, err error) {
 	for range conflictRetries {
-		page, err := c.store.Range(ctx, Range{Prefix: controllerKey})
+		read, err := c.store.Txn(ctx, Txn{Then: []Op{Get(controllerKey), Get(controllerEpochKey), Get(registrationKey(id))}})
 		if err != nil {
 			return Seat{}, false, fmt.Errorf("elect controller: %w", err)
 		}
+		holder, last, mine := read.Results[0].Entry, read.Results[1].Entry, read.Results[2].Entry
+		if mine == nil || mine.Create != r.Epoch {
+			return Seat{}, false, fmt.Errorf("elect controller: the registration is over: %w", ErrLeaseGone)
+		}
+		if holder != nil {
+			value, err := decode[controllerValue](*holder)
+			return Seat{Broker: value.Broker, Epoch: value.Epoch, Revision: holder.Create}, false, err
+		}
 		var epoch, mod int64
-		for _, entry := range page.Entries {
-			value, err := decode[controllerValue](entry)
+		if last != nil {
+			value, err := decode[controllerValue](*last)
 			if err != nil {
 				return Seat{}, false, err
 			}
-			switch entry.Key {
-			case controllerKey:
-				return Seat{Broker: value.Broker, Epoch: value.Epoch, Revision: entry.Create}, false, nil
-			case controllerEpochKey:
-				epoch, mod = value.Epoch, entry.Mod
-			}
+			epoch, mod = value.Epoch, last.Mod
 		}
 		value := encode(controllerValue{Broker: id, Epoch: epoch + 1})
 		result, err := c.store.Txn(ctx, Txn{
 			Conds: []Cond{Absent(controllerKey), ModifiedAt(controllerEpochKey, mod), CreatedAt(registrationKey(id), r.Epoch)},
 			Then:  []Op{PutLeased(controllerKey, value, r.Lease), Put(controllerEpochKey, value)},
-			Else:  []Op{Get(registrationKey(id))},
 		})
 		if err != nil {
 			return Seat{}, false, fmt.Errorf("elect controller: %w", err)
 		}
 		if result.Succeeded {
 			return Seat{Broker: id, Epoch: epoch + 1, Revision: result.Revision}, true, nil
-		}
-		if mine := result.Results[0].Entry; mine == nil || mine.Create != r.Epoch {
-			return Seat{}, false, fmt.Errorf("elect controller: the registration is over: %w", ErrLeaseGone)
 		}
 	}
 	return Seat{}, false, fmt.Errorf("elect controller: %w", ErrConflict)

@@ -1,0 +1,172 @@
+package controller
+
+import (
+	"slices"
+
+	"github.com/tidemark-io/tidemark/internal/meta"
+)
+
+// Facts is what a decision about one partition rests on besides its value.
+type Facts struct {
+	// Unfenced tells whether a broker is registered and live.
+	Unfenced func(meta.BrokerID) bool
+
+	// Unclean is the broker that is being swept after it lost what its disk had not synced; NoBroker for none. It is still
+	// fenced.
+	Unclean meta.BrokerID
+
+	// MinISR and Flush are what the topic's configuration wants.
+	MinISR int32
+	Flush  bool
+}
+
+// Plan decides about one partition (D6, D8, D9). It returns the value to write and why, or no reasons when the value is
+// right as it is. It is idempotent: the value that it returns needs nothing more under the same facts, except that a
+// sweep of an unclean leader always raises the epoch.
+//
+// The rules, in order:
+//
+//  1. The value follows the configuration: min_isr, and flush with a new epoch. ELR goes when min_isr changes under a
+//     leader (KIP-966).
+//  2. An unclean broker leaves ISR and ELR, and is remembered in last_known_isr; if it led, the epoch rises (E-8). When
+//     it was the only one that ever mattered, it leads on: nobody else has more.
+//  3. A fenced leader is replaced only if an unfenced successor exists in ISR, else in ELR; otherwise the value stays,
+//     and the leader resumes its epoch when it is unfenced.
+//  4. A fenced follower leaves the ISR of a serving leader.
+//  5. Whoever changes the ISR recomputes ELR and last_known_isr.
+func Plan(value *meta.Partition, f Facts) (next meta.Partition, reasons []string) {
+	d := decision{Partition: value.Clone(), facts: f, raise: false}
+	d.followConfig()
+	d.sweep()
+	d.elect()
+	d.shrink()
+	if len(d.reasons) == 0 {
+		return *value, nil
+	}
+	if d.raise {
+		d.LeaderEpoch++
+	}
+	return d.Partition, d.reasons
+}
+
+// decision is a value under change.
+type decision struct {
+	meta.Partition
+	facts   Facts
+	raise   bool // the leader epoch rises, once
+	reasons []string
+}
+
+func (d *decision) because(reason string) { d.reasons = append(d.reasons, reason) }
+
+func (d *decision) followConfig() {
+	if d.MinISR != d.facts.MinISR {
+		d.MinISR = d.facts.MinISR
+		if d.Leader != meta.NoBroker {
+			d.ELR = nil
+		}
+		d.because("min.insync.replicas changed")
+	}
+	if d.Flush != d.facts.Flush {
+		d.Flush, d.Flushed = d.facts.Flush, false
+		d.raise = true
+		d.because("log.flush.acks changed")
+	}
+}
+
+func (d *decision) sweep() {
+	lost := d.facts.Unclean
+	if lost == meta.NoBroker {
+		return
+	}
+	led := d.Leader == lost
+	if !d.InSync(lost) && !slices.Contains(d.ELR, lost) && !led {
+		return
+	}
+	d.because("broker restarted uncleanly")
+	d.raise = d.raise || led
+	d.ISR, d.ELR = without(d.ISR, lost), without(d.ELR, lost)
+	d.LastKnownISR = with(d.LastKnownISR, lost)
+	if len(d.ISR) == 0 && len(d.ELR) == 0 && len(d.LastKnownISR) == 1 {
+		// All that was acknowledged lately was acknowledged by this broker alone.
+		d.Leader, d.ISR = lost, []meta.BrokerID{lost}
+		d.raise = true
+		d.settle(nil)
+		return
+	}
+	switch {
+	case led:
+		d.Leader = meta.NoBroker
+	case d.Leader != meta.NoBroker && d.facts.Unfenced(d.Leader):
+		d.settle(nil)
+	}
+}
+
+// elect finds a leader where there is none, or replaces one that is fenced.
+func (d *decision) elect() {
+	if d.Leader != meta.NoBroker && (d.facts.Unfenced(d.Leader) || d.Leader == d.facts.Unclean) {
+		return
+	}
+	successor := d.first(d.ISR)
+	if successor == meta.NoBroker {
+		successor = d.first(d.ELR)
+	}
+	if successor == meta.NoBroker {
+		return
+	}
+	d.because("new leader")
+	d.raise = true
+	old := d.ISR
+	d.Leader = successor
+	d.ISR = slices.DeleteFunc(slices.Clone(d.ISR), func(id meta.BrokerID) bool { return !d.facts.Unfenced(id) })
+	d.ISR = with(d.ISR, successor)
+	d.settle(old)
+}
+
+// first is the first unfenced broker of the assignment that is in the set.
+func (d *decision) first(set []meta.BrokerID) meta.BrokerID {
+	for _, id := range d.Replicas {
+		if slices.Contains(set, id) && d.facts.Unfenced(id) {
+			return id
+		}
+	}
+	return meta.NoBroker
+}
+
+// shrink takes fenced followers out of the ISR of a leader that serves.
+func (d *decision) shrink() {
+	if d.Leader == meta.NoBroker || !d.facts.Unfenced(d.Leader) {
+		return
+	}
+	fenced := func(id meta.BrokerID) bool { return id != d.Leader && !d.facts.Unfenced(id) }
+	if !slices.ContainsFunc(d.ISR, fenced) {
+		return
+	}
+	old := d.ISR
+	d.ISR = slices.DeleteFunc(slices.Clone(d.ISR), fenced)
+	d.because("broker is fenced")
+	d.settle(old)
+}
+
+// settle recomputes ELR and last_known_isr after the ISR was left by members of old (KIP-966).
+func (d *decision) settle(old []meta.BrokerID) {
+	if len(d.ISR) >= d.MinISRBound() {
+		d.ELR, d.LastKnownISR = nil, nil
+		return
+	}
+	for _, id := range old {
+		d.ELR = with(d.ELR, id)
+	}
+	d.ELR = slices.DeleteFunc(slices.Clone(d.ELR), func(id meta.BrokerID) bool { return d.InSync(id) || !d.HasReplica(id) })
+}
+
+func without(set []meta.BrokerID, id meta.BrokerID) []meta.BrokerID {
+	return slices.DeleteFunc(slices.Clone(set), func(other meta.BrokerID) bool { return other == id })
+}
+
+func with(set []meta.BrokerID, id meta.BrokerID) []meta.BrokerID {
+	if slices.Contains(set, id) {
+		return set
+	}
+	return append(slices.Clone(set), id)
+}

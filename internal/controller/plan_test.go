@@ -1,0 +1,143 @@
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	"pgregory.net/rapid"
+
+	"github.com/tidemark-io/tidemark/internal/meta"
+)
+
+// TestPlan runs scripts of decisions. The commands:
+//
+//	value             the partition, as the registry has it
+//	plan [live=1,2] [unclean=3] [min_isr=2] [flush]
+//
+// plan prints why and what is written; "nothing" when the value stays. The result becomes the value.
+func TestPlan(t *testing.T) {
+	datadriven.Walk(t, "testdata/plan", func(t *testing.T, path string) {
+		value := meta.Partition{}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "value":
+				value = meta.Partition{Version: 1}
+				if err := json.Unmarshal([]byte(d.Input), &value); err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				return ""
+			case "plan":
+				next, reasons := Plan(&value, factsOf(t, d, value))
+				if len(reasons) == 0 {
+					return "nothing"
+				}
+				value = next
+				text, err := json.Marshal(&next)
+				if err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				return fmt.Sprintf("%s\n%s", strings.Join(reasons, "; "), text)
+			}
+			d.Fatalf(t, "unknown command %s", d.Cmd)
+			return ""
+		})
+	})
+}
+
+func factsOf(t *testing.T, d *datadriven.TestData, value meta.Partition) Facts {
+	f := Facts{Unclean: meta.NoBroker, MinISR: value.MinISR, Flush: value.Flush}
+	var live []meta.BrokerID
+	for _, arg := range d.CmdArgs {
+		switch arg.Key {
+		case "live":
+			for _, text := range arg.Vals {
+				var id meta.BrokerID
+				if _, err := fmt.Sscan(text, &id); err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				live = append(live, id)
+			}
+		case "unclean":
+			d.ScanArgs(t, "unclean", (*int32)(&f.Unclean))
+		case "min_isr":
+			d.ScanArgs(t, "min_isr", &f.MinISR)
+		case "flush":
+			f.Flush = arg.Vals == nil || arg.Vals[0] == "true"
+		}
+	}
+	f.Unfenced = func(id meta.BrokerID) bool { return slices.Contains(live, id) }
+	return f
+}
+
+// Plan keeps what everybody relies on, whatever the value and the facts are, and once is enough.
+func TestPlanProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := []meta.BrokerID{1, 2, 3, 4}
+		subset := func(of []meta.BrokerID, label string) []meta.BrokerID {
+			var out []meta.BrokerID
+			for _, id := range of {
+				if rapid.Bool().Draw(t, label) {
+					out = append(out, id)
+				}
+			}
+			return out
+		}
+		replicas := rapid.Permutation(all).Draw(t, "replicas")[:rapid.IntRange(1, 4).Draw(t, "n")]
+		value := meta.Partition{
+			Replicas: replicas, Leader: meta.NoBroker, LeaderEpoch: 5, ISR: subset(replicas, "isr"),
+			MinISR: rapid.Int32Range(1, 3).Draw(t, "min_isr"), Flush: rapid.Bool().Draw(t, "flush"), Version: 1,
+		}
+		value.ELR = slices.DeleteFunc(subset(replicas, "elr"), value.InSync)
+		value.LastKnownISR = subset(replicas, "last known")
+		if len(value.ISR) > 0 && rapid.IntRange(0, 3).Draw(t, "led") > 0 {
+			value.Leader = rapid.SampledFrom(value.ISR).Draw(t, "leader")
+		}
+		live := subset(all, "live")
+		f := Facts{
+			Unclean: meta.NoBroker, MinISR: rapid.Int32Range(1, 3).Draw(t, "wanted min_isr"), Flush: rapid.Bool().Draw(t, "wanted flush"),
+			Unfenced: func(id meta.BrokerID) bool { return slices.Contains(live, id) },
+		}
+		if sweeping := rapid.SampledFrom(all).Draw(t, "sweeping"); !f.Unfenced(sweeping) && rapid.Bool().Draw(t, "unclean") {
+			f.Unclean = sweeping
+		}
+		before := value.Clone()
+		next, reasons := Plan(&value, f)
+		if fmt.Sprint(before) != fmt.Sprint(value) {
+			t.Fatalf("the given value changed: %+v", value)
+		}
+		if len(reasons) == 0 {
+			return
+		}
+		if next.Leader != meta.NoBroker && !next.InSync(next.Leader) {
+			t.Fatalf("leader %d is not in sync: %+v", next.Leader, next)
+		}
+		if next.Leader != value.Leader && next.Leader != meta.NoBroker && next.LeaderEpoch != value.LeaderEpoch+1 {
+			t.Fatalf("a new leader without a new epoch: %+v", next)
+		}
+		if next.LeaderEpoch < value.LeaderEpoch || next.LeaderEpoch > value.LeaderEpoch+1 {
+			t.Fatalf("epoch %d after %d", next.LeaderEpoch, value.LeaderEpoch)
+		}
+		if len(next.ISR) == 0 && len(value.ISR) > 0 && f.Unclean == meta.NoBroker {
+			t.Fatalf("the isr was emptied: %+v", next)
+		}
+		for _, id := range next.ISR {
+			if !next.HasReplica(id) || slices.Contains(next.ELR, id) {
+				t.Fatalf("isr and elr: %+v", next)
+			}
+			if !value.InSync(id) && id != next.Leader {
+				t.Fatalf("the controller added %d to the isr: %+v", id, next)
+			}
+		}
+		if next.MinISR != f.MinISR || next.Flush != f.Flush {
+			t.Fatalf("the configuration is not followed: %+v", next)
+		}
+		f.Unclean = meta.NoBroker
+		if again, reasons := Plan(&next, f); len(reasons) > 0 {
+			t.Fatalf("not settled: %v\n%+v\n%+v", reasons, next, again)
+		}
+	})
+}

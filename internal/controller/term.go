@@ -1,0 +1,268 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tidemark-io/tidemark/internal/meta"
+	"github.com/tidemark-io/tidemark/internal/registry"
+)
+
+const (
+	minISRKey = "min.insync.replicas"
+	flushKey  = "log.flush.acks"
+)
+
+// term is one time in the seat. Its goroutines are the watcher, which folds changes and commits what Plan decides, one
+// sender for each registered broker, and the collector of unfinished topics.
+type term struct {
+	cluster  *registry.Cluster
+	channel  Channel
+	keys     *meta.ConfigKeys
+	settings meta.ConfigLookup
+	logger   *slog.Logger
+	seat     registry.Seat
+	group    *errgroup.Group
+
+	// mu guards the state and the outboxes. Nothing waits under it.
+	mu struct {
+		sync.Mutex
+		state    *registry.State
+		outboxes map[meta.BrokerID]*outbox
+		stops    map[meta.BrokerID]context.CancelFunc // of the senders
+		orphans  map[meta.TopicID]time.Time           // ids without a name, and since when
+	}
+}
+
+func newTerm(c *Controller, seat registry.Seat, state *registry.State) *term {
+	t := &term{
+		cluster: c.config.Cluster, channel: c.config.Channel, keys: c.config.Keys, settings: c.config.Settings,
+		logger: c.logger, seat: seat,
+	}
+	t.mu.state = state
+	t.mu.outboxes = make(map[meta.BrokerID]*outbox)
+	t.mu.stops = make(map[meta.BrokerID]context.CancelFunc)
+	t.mu.orphans = make(map[meta.TopicID]time.Time)
+	return t
+}
+
+// run governs until ctx ends, the seat is lost (registry.ErrDeposed), or the registry fails.
+func (t *term) run(ctx context.Context) error {
+	t.group, ctx = errgroup.WithContext(ctx)
+	t.group.Go(func() error {
+		// The watch begins where the state was read, so deciding about everything first loses nothing.
+		if err := t.handle(ctx, func() *registry.Dirty { return &registry.Dirty{All: true} }); err != nil {
+			return err
+		}
+		return t.cluster.Watch(ctx, t.mu.state, func(fold func() *registry.Dirty) error { return t.handle(ctx, fold) })
+	})
+	t.group.Go(func() error { return t.collect(ctx) })
+	return t.group.Wait()
+}
+
+// handle folds a change, tells the senders, and commits what Plan makes of it.
+func (t *term) handle(ctx context.Context, fold func() *registry.Dirty) error {
+	t.mu.Lock()
+	dirty := fold()
+	deposed := t.mu.state.Seat != t.seat
+	if !deposed {
+		t.noteOrphansLocked(dirty)
+		t.startSendersLocked(ctx)
+	}
+	writes := t.planLocked(dirty)
+	for _, o := range t.mu.outboxes {
+		o.mark(dirty)
+		o.signal()
+	}
+	t.mu.Unlock()
+	if deposed {
+		return registry.ErrDeposed
+	}
+	_, _, err := t.commit(ctx, writes)
+	return err
+}
+
+// commit writes decisions. It returns those that met another value, which the watch brings, and the revision that shows
+// the others.
+func (t *term) commit(ctx context.Context, writes []registry.PartitionWrite) (conflicts []meta.TopicIDPartition, revision int64, err error) {
+	if len(writes) == 0 {
+		return nil, 0, nil
+	}
+	outcomes, revision, err := t.cluster.SetPartitions(ctx, registry.GuardSeat(t.seat), writes)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, o := range outcomes {
+		if errors.Is(o.Err, registry.ErrConflict) {
+			conflicts = append(conflicts, writes[i].TopicIDPartition)
+		}
+	}
+	return conflicts, revision, nil
+}
+
+// planLocked decides about every partition that a change may concern.
+func (t *term) planLocked(dirty *registry.Dirty) []registry.PartitionWrite {
+	p := t.newPlannerLocked(meta.NoBroker)
+	if dirty.All || dirty.Defaults || len(dirty.Brokers) > 0 {
+		all := dirty.All || dirty.Defaults
+		for id := range t.mu.state.Topics {
+			p.decideTopic(id, func(value *meta.Partition) bool { return all || concerns(value, dirty.Brokers) })
+		}
+	}
+	for id := range dirty.Topics {
+		p.decideTopic(id, func(*meta.Partition) bool { return true })
+	}
+	for tp := range dirty.Partitions {
+		p.decide(tp)
+	}
+	return p.writes
+}
+
+func concerns(value *meta.Partition, brokers map[meta.BrokerID]bool) bool {
+	for _, id := range value.Replicas {
+		if brokers[id] {
+			return true
+		}
+	}
+	return false
+}
+
+// planner collects decisions about many partitions of one state.
+type planner struct {
+	t       *term
+	facts   Facts
+	decided map[meta.TopicIDPartition]bool
+	writes  []registry.PartitionWrite
+
+	topic  meta.TopicID // that MinISR and Flush of facts belong to
+	filled bool
+}
+
+func (t *term) newPlannerLocked(unclean meta.BrokerID) *planner {
+	return &planner{t: t, decided: make(map[meta.TopicIDPartition]bool), facts: Facts{
+		Unclean: unclean,
+		Unfenced: func(id meta.BrokerID) bool {
+			b := t.mu.state.Brokers[id]
+			return b != nil && b.Registration != 0 && b.Live != 0
+		},
+	}}
+}
+
+// decideTopic decides about the partitions of a topic that pass the filter.
+func (p *planner) decideTopic(id meta.TopicID, filter func(*meta.Partition) bool) {
+	topic := p.t.mu.state.Topics[id]
+	for n := int32(0); topic != nil && n < topic.Count; n++ {
+		tp := meta.TopicIDPartition{Topic: id, Partition: n}
+		if value := p.t.mu.state.Partition(tp); value != nil && filter(value) {
+			p.decide(tp)
+		}
+	}
+}
+
+// decide decides about one partition, once.
+func (p *planner) decide(tp meta.TopicIDPartition) {
+	value := p.t.mu.state.Partition(tp)
+	if value == nil || p.decided[tp] || !p.t.mu.state.Committed(tp.Topic) {
+		return
+	}
+	p.decided[tp] = true
+	if !p.filled || p.topic != tp.Topic {
+		p.filled, p.topic = true, tp.Topic
+		p.facts.MinISR, p.facts.Flush = p.t.wantedLocked(tp.Topic)
+	}
+	next, reasons := Plan(value, p.facts)
+	if len(reasons) == 0 {
+		return
+	}
+	p.t.logger.Debug("partition changes", "topic", p.t.mu.state.Topics[tp.Topic].Name, "partition", tp.Partition,
+		"leader", next.Leader, "epoch", next.LeaderEpoch, "isr", next.ISR, "because", reasons)
+	p.writes = append(p.writes, registry.PartitionWrite{TopicIDPartition: tp, Version: value.Version, State: next})
+}
+
+// wantedLocked is what a topic's configuration says about min_isr and flush.
+func (t *term) wantedLocked(id meta.TopicID) (minISR int32, flush bool) {
+	return wanted(t.keys, t.mu.state.Topics[id].Name, t.mu.state.TopicConfigs[id].Values, func(key string) (string, bool) {
+		if value, set := t.mu.state.BrokerConfigs[""].Values[key]; set {
+			return value, true
+		}
+		return t.settings(key)
+	})
+}
+
+// wanted reads min_isr and flush out of a topic's configuration. A value that somebody broke counts as the default.
+func wanted(keys *meta.ConfigKeys, topic string, values map[string]string, broker meta.ConfigLookup) (minISR int32, flush bool) {
+	minISR = 1
+	if n, err := strconv.ParseInt(effective(keys, minISRKey, values, broker), 10, 32); err == nil && n >= 1 {
+		minISR = int32(n)
+	}
+	return minISR, meta.AlwaysFlushed(topic) || effective(keys, flushKey, values, broker) == "true"
+}
+
+func effective(keys *meta.ConfigKeys, name string, values map[string]string, broker meta.ConfigLookup) string {
+	key := keys.Topic(name)
+	if key == nil {
+		return ""
+	}
+	value, err := key.Effective(values, broker)
+	if err != nil {
+		return key.Default
+	}
+	return value
+}
+
+// noteOrphansLocked keeps the list of ids that have no name.
+func (t *term) noteOrphansLocked(dirty *registry.Dirty) {
+	note := func(id meta.TopicID) {
+		if topic := t.mu.state.Topics[id]; topic == nil || t.mu.state.Committed(id) {
+			delete(t.mu.orphans, id)
+		} else if _, known := t.mu.orphans[id]; !known {
+			t.mu.orphans[id] = time.Now()
+		}
+	}
+	if dirty.All {
+		for id := range t.mu.state.Topics {
+			note(id)
+		}
+	}
+	for id := range dirty.Topics {
+		note(id)
+	}
+}
+
+// collect removes what unfinished creations left, when they had their time.
+func (t *term) collect(ctx context.Context) error {
+	for {
+		sleep(ctx, orphanAge/2)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		for _, topic := range t.dueOrphans() {
+			err := t.cluster.Collect(ctx, t.seat, &topic)
+			if errors.Is(err, registry.ErrConflict) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			t.logger.Info("leftover of an unfinished topic is collected", "topic", topic.Name, "id", topic.ID)
+		}
+	}
+}
+
+func (t *term) dueOrphans() []registry.TopicState {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var due []registry.TopicState
+	for id, since := range t.mu.orphans {
+		if topic := t.mu.state.Topics[id]; topic != nil && time.Since(since) >= orphanAge {
+			due = append(due, *topic)
+		}
+	}
+	return due
+}
