@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/tidemark-io/tidemark/internal/commitlog"
 	"github.com/tidemark-io/tidemark/internal/meta"
@@ -70,21 +71,33 @@ func (s *state) readConfigs(ctx context.Context) error {
 	return nil
 }
 
-// watchConfigs is the single watch of configurations (D14). It runs until ctx ends.
+// watchConfigs is the single watch of configurations (D14). It runs until ctx ends. A watch that breaks is begun again
+// where it ended.
 func (s *state) watchConfigs(ctx context.Context) error {
-	err := s.cluster.WatchConfigs(ctx, s.load().ConfigRevision()+1, func(changes []registry.ConfigChange, revision int64, full bool) error {
-		if err := s.acquire(ctx); err != nil {
+	for {
+		err := s.cluster.WatchConfigs(ctx, s.load().ConfigRevision()+1, func(changes []registry.ConfigChange, revision int64, full bool) error {
+			if err := s.acquire(ctx); err != nil {
+				return err
+			}
+			defer s.release()
+			s.configure(changes, revision, full)
+			return nil
+		})
+		if ctx.Err() != nil || errors.Is(err, registry.ErrFailed) {
 			return err
 		}
-		defer s.release()
-		s.configure(changes, revision, full)
-		return nil
-	})
-	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, registry.ErrClosed)) {
-		return nil
+		s.logger.Warn("watch of configurations broke and is begun again", slog.Any("err", err))
+		timer := time.NewTimer(watchPause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
 	}
-	return fmt.Errorf("watch configurations: %w", err)
 }
+
+// watchPause is the time before a broken watch is begun again.
+const watchPause = time.Second
 
 // configure puts changed configurations into the Image and hands them down. What is known already, because a statement
 // made this broker read ahead of its watch, is skipped. The caller holds the slot.

@@ -64,6 +64,8 @@ type Config struct {
 	Version string
 	// Logger receives the log. Default: none.
 	Logger *slog.Logger
+	// LogLevel is the level of Logger, which clients may change. Default: one that nobody reads.
+	LogLevel *slog.LevelVar
 	// FS is the disk. Default: the real one.
 	FS vfs.FS
 	// FreeBytes tells the free and total space of the disk that holds a directory. Default: the real one's.

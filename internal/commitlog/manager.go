@@ -247,6 +247,9 @@ func (m *Manager) StartState() StartState { return m.state }
 // Syncer groups the syncs of this directory's logs.
 func (m *Manager) Syncer() *Syncer { return m.syncer }
 
+// Healthy tells whether no I/O error was noted since the start.
+func (m *Manager) Healthy() bool { return !m.failed.Load() }
+
 // Full tells whether clients' appends are refused because the disk is nearly full.
 func (m *Manager) Full() bool { return m.full.Load() }
 

@@ -1,0 +1,156 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tidemark-io/tidemark/internal/controller"
+	"github.com/tidemark-io/tidemark/internal/meta"
+	"github.com/tidemark-io/tidemark/internal/registry"
+)
+
+// leaseLength is how long a broker that has fallen silent counts as alive (D6).
+const leaseLength = 10 * time.Second
+
+// membership keeps this broker registered, and lets it stand for controller while it is. A registration whose lease is
+// gone, because the process stood still for longer than that, is made again; meanwhile the replicas go on serving.
+type membership struct {
+	broker       *Broker
+	registration atomic.Int64 // the present one; 0 before the first
+}
+
+func newMembership(b *Broker) *membership { return &membership{broker: b} }
+
+// live tells whether an Image shows this broker's present registration unfenced.
+func (m *membership) live(image *meta.Image) bool {
+	self, found := image.Broker(m.broker.config.BrokerID)
+	return found && !self.Fenced && self.Registration == m.registration.Load()
+}
+
+// run registers and stays registered until ctx ends; then the registration is ended too.
+func (m *membership) run(ctx context.Context) error {
+	b := m.broker
+	clean, err := m.judge(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		me, err := m.register(ctx, clean)
+		if err != nil {
+			return err
+		}
+		err = m.term(ctx, me)
+		if ctx.Err() != nil {
+			return m.leave(ctx, me)
+		}
+		if !errors.Is(err, registry.ErrLeaseGone) {
+			return err
+		}
+		b.logger.Warn("registration is over: registering again", slog.Int64("registration", me.Epoch))
+		clean = b.logs.Healthy()
+	}
+}
+
+// judge decides whether the disk still has everything that this broker ever acknowledged (D9): the last stop left a mark
+// that names the last broker epoch, or the machine has not gone down since.
+func (m *membership) judge(ctx context.Context) (bool, error) {
+	b := m.broker
+	last, err := b.cluster.BrokerEpoch(ctx, b.config.BrokerID)
+	if err != nil {
+		return false, err
+	}
+	state := b.logs.StartState()
+	clean := last == 0 || state.Marked && state.BrokerEpoch == last || state.SameBoot
+	if !clean {
+		b.logger.Warn("the last stop may have lost what was not synced", slog.Int64("broker_epoch", last))
+	}
+	return clean, nil
+}
+
+func (m *membership) register(ctx context.Context, clean bool) (registry.Registered, error) {
+	b := m.broker
+	phase := b.phases.Begin("registration", "a broker with the same id may run elsewhere")
+	host, err := os.Hostname()
+	if err != nil {
+		host = "" // it only helps people
+	}
+	me, err := b.cluster.Register(ctx, b.config.BrokerID, registry.Registration{
+		Directories: []meta.DirectoryID{b.logs.DirectoryID()}, Endpoints: b.endpoints(), Rack: b.config.Rack, Clean: clean,
+		Host: host, Version: b.config.Version,
+	}, leaseLength)
+	if err != nil {
+		return me, err
+	}
+	phase.End()
+	b.table.Registered(me.Epoch)
+	m.registration.Store(me.Epoch)
+	return me, nil
+}
+
+// term keeps the lease and runs the controller until one of them ends.
+func (m *membership) term(ctx context.Context, me registry.Registered) error {
+	b := m.broker
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return b.cluster.KeepAlive(ctx, me.Lease, leaseLength) })
+	group.Go(func() error {
+		return controller.New(controller.Config{
+			Cluster: b.cluster, Broker: b.config.BrokerID, Channel: controller.ChannelFunc(b.deliver), Keys: b.configs.Keys(),
+			Settings: b.configs.Lookup(emptyImage), Logger: b.logger,
+		}).Run(ctx, me)
+	})
+	return group.Wait()
+}
+
+// deliver is the channel of a lone broker: statements go to itself.
+func (b *Broker) deliver(ctx context.Context, to meta.BrokerID, a *meta.Apply) (controller.Answer, error) {
+	if to != b.config.BrokerID {
+		return controller.Answer{}, fmt.Errorf("broker %d cannot be reached: this version serves a single broker", to)
+	}
+	applied, err := b.state.apply(ctx, a)
+	if err != nil {
+		return controller.Answer{}, err
+	}
+	var answer controller.Answer
+	for _, topic := range a.Topics {
+		for partition := range applied.Failed {
+			if topic.Deleted && partition.Topic == topic.ID {
+				answer.Holding = append(answer.Holding, topic.ID)
+				break
+			}
+		}
+	}
+	return answer, nil
+}
+
+// leave ends the registration, so that nobody waits for its lease.
+func (m *membership) leave(ctx context.Context, me registry.Registered) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.broker.config.StopPatience/4)
+	defer cancel()
+	if err := m.broker.cluster.Unregister(ctx, me); err != nil {
+		m.broker.logger.Warn("registration was not ended: its lease will", slog.Any("err", err))
+	}
+	return nil
+}
+
+// watchRegistry ends with an error when the embedded registry has failed: it comes back only in a new process (D3). The
+// broker goes on: what is known is served, and /livez tells whoever watches the process.
+func (b *Broker) watchRegistry(ctx context.Context) error {
+	if b.embedded == nil {
+		<-ctx.Done()
+		return nil
+	}
+	err := b.embedded.Run(ctx)
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	b.logger.Error("the embedded registry has failed: produce and fetch go on, administration needs a restart", slog.Any("err", err))
+	<-ctx.Done()
+	return nil
+}

@@ -1,0 +1,102 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/tidemark-io/tidemark/internal/meta"
+	"github.com/tidemark-io/tidemark/internal/server"
+)
+
+// ports are the open listeners. They are opened before anything else, so that a taken port is told before a directory is
+// touched; nobody is accepted before there is somebody to answer (U-84).
+type ports struct {
+	clients  []server.Listener
+	admin    []net.Listener
+	profiles net.Listener
+}
+
+func (b *Broker) listen(ctx context.Context) (_ *ports, err error) {
+	p := &ports{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	for _, l := range b.config.Listeners {
+		opened, err := listen(ctx, b.config.Listen, l.Host, l.Port)
+		if err != nil {
+			return nil, err
+		}
+		for _, open := range opened {
+			client := server.Listener{Net: open, Name: l.Name}
+			if l.Advertised != nil {
+				client.Host, client.Port = l.Advertised.Host, int32(l.Advertised.Port)
+			}
+			p.clients = append(p.clients, client)
+		}
+	}
+	if a := b.config.Admin; a != nil {
+		if p.admin, err = listen(ctx, b.config.Listen, a.Host, a.Port); err != nil {
+			return nil, err
+		}
+	}
+	if a := b.config.Profiles; a != nil {
+		opened, err := listen(ctx, b.config.Listen, a.Host, a.Port)
+		if err != nil {
+			return nil, err
+		}
+		p.profiles = opened[0]
+		if err := closeAll(opened[1:]); err != nil { // one loopback address is enough for a person
+			return nil, err
+		}
+	}
+	b.listening.Lock()
+	defer b.listening.Unlock()
+	for _, l := range p.clients {
+		b.listening.clients = append(b.listening.clients, l.Net.Addr())
+	}
+	for _, l := range p.admin {
+		b.listening.admin = append(b.listening.admin, l.Addr())
+	}
+	return p, nil
+}
+
+// close closes what is still open: whoever serves a listener closes it too.
+func (p *ports) close() error {
+	all := p.admin
+	for _, l := range p.clients {
+		all = append(all, l.Net)
+	}
+	if p.profiles != nil {
+		all = append(all, p.profiles)
+	}
+	return closeAll(all)
+}
+
+// endpoints are what the registry tells others about this broker: one for each listener.
+func (b *Broker) endpoints() []meta.Endpoint {
+	b.listening.Lock()
+	defer b.listening.Unlock()
+	var endpoints []meta.Endpoint
+	at := 0 // of the listeners' first addresses among all addresses
+	for _, l := range b.config.Listeners {
+		e := meta.Endpoint{Listener: l.Name, Host: l.Host, Port: int32(l.Port), Protocol: plaintext}
+		if l.Port == 0 {
+			e.Port = int32(portOf(b.listening.clients[at]))
+		}
+		if e.Host == "" || e.Host == "0.0.0.0" || e.Host == "::" {
+			e.Host = loopbackHost
+		}
+		if l.Advertised != nil {
+			e.Host, e.Port = l.Advertised.Host, int32(l.Advertised.Port)
+		}
+		endpoints = append(endpoints, e)
+		at++
+		for at < len(b.listening.clients) && l.Host == loopbackHost && portOf(b.listening.clients[at]) == portOf(b.listening.clients[at-1]) {
+			at++
+		}
+	}
+	return endpoints
+}

@@ -1,0 +1,204 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tidemark-io/tidemark/internal/commitlog"
+	"github.com/tidemark-io/tidemark/internal/controller"
+	"github.com/tidemark-io/tidemark/internal/meta"
+	"github.com/tidemark-io/tidemark/internal/registry"
+	"github.com/tidemark-io/tidemark/internal/replica"
+)
+
+// registryDir is the folder of the embedded registry in the data directory.
+const registryDir = "registry"
+
+// start assembles the parts, and waits for what they need: the data directory and the registry. Logs are opened while the
+// registry starts. After an error, stop undoes what was done.
+func (b *Broker) start(ctx context.Context) error {
+	if err := b.openDirectory(); err != nil {
+		return err
+	}
+	group, startCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return b.openLogs(startCtx) })
+	group.Go(func() error { return b.openRegistry(startCtx) })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	b.reportRecovery()
+	return b.assemble(ctx)
+}
+
+// openDirectory locks the data directory and holds what it says against the configuration.
+func (b *Broker) openDirectory() (err error) {
+	phase := b.phases.Begin("data directory", "another process may hold its lock")
+	b.logs, err = commitlog.OpenManager(commitlog.ManagerOptions{
+		FS: b.config.FS, Dir: b.config.DataDir, NodeID: b.config.BrokerID, BootID: bootID(), Now: b.config.Now,
+		Logger: b.logger, Registerer: b.gatherer,
+		OpenWorkers:           int(b.setting("num.recovery.threads.per.data.dir")),
+		MaintenanceInterval:   b.duration("log.retention.check.interval.ms"),
+		CheckpointInterval:    b.duration("log.flush.offset.checkpoint.interval.ms"),
+		HighWatermarkInterval: b.duration("replica.high.watermark.checkpoint.interval.ms"),
+		FreeBytesMin:          -1, // the disk watcher's affair
+	})
+	if err != nil {
+		return err
+	}
+	phase.End()
+	return nil
+}
+
+// setting is a numeric broker key as the properties file has it; what is set at run time comes later.
+func (b *Broker) setting(key string) int64 { return b.configs.Int(emptyImage, key) }
+
+func (b *Broker) duration(key string) time.Duration {
+	return time.Duration(b.setting(key)) * time.Millisecond
+}
+
+// emptyImage has no dynamic configuration.
+var emptyImage = meta.NewImage("")
+
+// openLogs opens every partition in the data directory, with the configuration that all topics have by default: their own
+// comes with the registry.
+func (b *Broker) openLogs(ctx context.Context) error {
+	phase := b.phases.Begin("logs", "after an unclean stop every segment is read from its recovery point on")
+	config, err := commitlog.ParseConfig(nil, b.configs.Lookup(emptyImage))
+	if err != nil {
+		return fmt.Errorf("default topic configuration: %w", err)
+	}
+	summary, err := b.logs.Load(ctx, func(string) commitlog.Config { return config })
+	if err != nil {
+		return fmt.Errorf("open logs: %w", err)
+	}
+	phase.Detail(fmt.Sprintf("%d partitions, %d scanned", summary.Partitions, summary.Scanned))
+	phase.End()
+	return nil
+}
+
+// cutNamed bounds how many partitions the summary of a recovery names.
+const cutNamed = 10
+
+// reportRecovery says in one line what an unclean stop has cost.
+func (b *Broker) reportRecovery() {
+	summary, state := b.logs.Summary(), b.logs.StartState()
+	if state.New || state.Marked && summary.Scanned == 0 {
+		return
+	}
+	var cut []string
+	for _, c := range summary.Cut[:min(len(summary.Cut), cutNamed)] {
+		cut = append(cut, fmt.Sprintf("%s (%d bytes at offset %d)", c.Name, c.CutBytes, c.CutOffset))
+	}
+	if more := len(summary.Cut) - len(cut); more > 0 {
+		cut = append(cut, fmt.Sprintf("and %d more", more))
+	}
+	b.logger.Warn("the last stop was unclean: logs were checked",
+		slog.Int("partitions", summary.Partitions), slog.Int("scanned", summary.Scanned), slog.Int64("scanned_bytes", summary.ScannedBytes),
+		slog.Int64("cut_bytes", summary.CutBytes), slog.String("cut", strings.Join(cut, ", ")), slog.Int("set_aside", len(summary.Quarantined)),
+		slog.Duration("took", summary.Duration))
+}
+
+// openRegistry starts the embedded registry, or reaches the one that is configured, and finds out which cluster this is.
+func (b *Broker) openRegistry(ctx context.Context) (err error) {
+	phase := b.phases.Begin("registry", "the embedded member waits for its disk; external endpoints may be unreachable")
+	ctx, cancel := context.WithTimeoutCause(ctx, registryStartPatience, errors.New("the registry did not answer within a minute"))
+	defer cancel()
+	switch {
+	case b.config.Registry != nil:
+		b.store = b.config.Registry
+	case len(b.config.RegistryEndpoints) > 0:
+		if b.store, err = registry.Dial(ctx, registry.DialConfig{Endpoints: b.config.RegistryEndpoints, Logger: b.logger}); err != nil {
+			return err
+		}
+	default:
+		b.embedded, err = registry.StartEmbedded(ctx, registry.EmbeddedConfig{
+			Dir: filepath.Join(b.config.DataDir, registryDir), Logger: b.logger,
+			FreeBytes: func(dir string) (uint64, error) {
+				free, _, err := b.config.FreeBytes(dir)
+				return free, err
+			},
+		})
+		if err != nil {
+			return err
+		}
+		b.store = b.embedded.Store()
+	}
+	b.cluster = registry.NewCluster(b.store, b.config.Version, b.logger)
+	fresh, err := meta.NewTopicID(rand.Reader) // cluster ids have the form of topic ids
+	if err != nil {
+		return err
+	}
+	id, err := b.cluster.Initialize(ctx, b.logs.ClusterID(), fresh.String())
+	if err != nil {
+		return err
+	}
+	if err := b.logs.SetCluster(id); err != nil {
+		return err
+	}
+	phase.End()
+	return nil
+}
+
+// assemble makes the parts that stand on the data directory and the registry, and reads the configurations.
+func (b *Broker) assemble(ctx context.Context) (err error) {
+	b.state = &state{
+		images: newImages(b.logs.ClusterID()), broker: b.config.BrokerID, cluster: b.cluster, keys: b.configs, logger: b.logger,
+		slot: make(chan struct{}, 1),
+	}
+	b.table, err = replica.NewTable(replica.Config{
+		Broker: b.config.BrokerID, Logs: b.logs, TopicConfig: b.state.topicConfig, ISR: b.state, Logger: b.logger, Registerer: b.gatherer,
+	})
+	if err != nil {
+		return err
+	}
+	b.state.table = b.table
+	b.disk = &diskWatcher{
+		dir: b.config.DataDir, free: b.config.FreeBytes, refuse: b.table.RefuseAppends, logger: b.logger,
+		min: func() uint64 { return uint64(b.configs.Int(b.state.load(), "log.storage.free.min.bytes")) },
+	}
+	b.disk.look()
+	if err := b.state.readConfigs(ctx); err != nil {
+		return err
+	}
+	b.admin = controller.NewRequests(controller.RequestsConfig{
+		Cluster: b.cluster, Image: b.state.load, Random: rand.Reader, Keys: b.configs.Keys(), Settings: b.configs.Lookup(emptyImage),
+	})
+	if err := b.registerMetrics(); err != nil {
+		return err
+	}
+	b.running.Store(&parts{b.embedded, b.state, b.table, b.disk})
+	return b.logs.Arm()
+}
+
+// stop undoes start in reverse order. The mark of a clean shutdown is the last thing that is written into the data
+// directory; the registry is closed after it.
+func (b *Broker) stop() error {
+	var errs []error
+	if b.table != nil {
+		b.table.Close()
+	}
+	if b.logs != nil {
+		epoch := int64(-1)
+		if b.state != nil {
+			if self, found := b.state.load().Broker(b.config.BrokerID); found && self.Epoch > 0 {
+				epoch = self.Epoch
+			}
+		}
+		errs = append(errs, b.logs.Close(epoch))
+	}
+	switch {
+	case b.embedded != nil:
+		errs = append(errs, b.embedded.Close())
+	case b.store != nil && b.config.Registry == nil:
+		errs = append(errs, b.store.Close())
+	}
+	return errors.Join(errs...)
+}
