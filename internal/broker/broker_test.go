@@ -2,15 +2,22 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
+
+	"github.com/tidemark-io/tidemark/internal/meta"
 )
 
 func TestMain(m *testing.M) {
@@ -32,7 +39,19 @@ const patience = 60 * time.Second
 // start runs a broker in a directory, on ports of its own, and waits until it serves.
 func start(t *testing.T, dir string, settings map[string]string) *running {
 	t.Helper()
-	b := launch(t, dir, settings)
+	return launch(t, dir, settings, nil).wait()
+}
+
+// startWith is start with a configuration that the test changes.
+func startWith(t *testing.T, dir string, change func(*Config)) *running {
+	t.Helper()
+	return launch(t, dir, nil, change).wait()
+}
+
+// wait returns when the broker serves.
+func (b *running) wait() *running {
+	t := b.t
+	t.Helper()
 	select {
 	case <-b.Ready():
 	case err := <-b.done:
@@ -44,7 +63,7 @@ func start(t *testing.T, dir string, settings map[string]string) *running {
 }
 
 // launch runs a broker without waiting.
-func launch(t *testing.T, dir string, settings map[string]string) *running {
+func launch(t *testing.T, dir string, settings map[string]string, change func(*Config)) *running {
 	t.Helper()
 	config, err := ParseConfig(settings)
 	if err != nil {
@@ -53,6 +72,9 @@ func launch(t *testing.T, dir string, settings map[string]string) *running {
 	config.DataDir, config.Version = dir, "test"
 	config.Listeners = []Listener{{Name: "PLAINTEXT", Address: Address{"localhost", 0}}}
 	config.Admin = &Address{"127.0.0.1", 0}
+	if change != nil {
+		change(&config)
+	}
 	if os.Getenv("TIDEMARK_TEST_LOG") != "" {
 		config.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
@@ -149,4 +171,356 @@ func TestProduceConsume(t *testing.T) {
 			})
 		}
 	}
+}
+
+// produceOne produces one record and returns its offset.
+func (r *running) produceOne(topic, value string, options ...kgo.Opt) int64 {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	record, err := r.client(append(options, kgo.DefaultProduceTopic(topic))...).ProduceSync(ctx, kgo.StringRecord(value)).First()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return record.Offset
+}
+
+// read consumes the values of a topic's partition 0 from an offset on, n of them.
+func (r *running) read(topic string, from int64, n int) []string {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	consumer := r.client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(from)}}))
+	var values []string
+	for len(values) < n {
+		fetches := consumer.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			r.t.Fatal(err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)) })
+	}
+	return values
+}
+
+func (r *running) admin() *kadm.Client { return kadm.NewClient(r.client()) }
+
+// TestRestartKeepsEverything proves that a clean restart serves what was there, in the same leader epoch, without a scan,
+// and that nothing was written into the registry about partitions. D8 D9
+func TestRestartKeepsEverything(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	b := start(t, dir, nil)
+	b.create("kept", map[string]string{"retention.ms": "123456789"})
+	for i := range 10 {
+		if offset := b.produceOne("kept", string(rune('0'+i))); offset != int64(i) {
+			t.Fatalf("record %d got offset %d", i, offset)
+		}
+	}
+	before, _ := b.state.load().Topic("kept")
+	b.close()
+	if _, err := os.Stat(filepath.Join(dir, ".kafka_cleanshutdown")); err != nil {
+		t.Errorf("no mark of a clean shutdown: %v", err)
+	}
+
+	again := start(t, dir, nil)
+	if summary := again.logs.Summary(); summary.Partitions != 1 || summary.Scanned != 0 {
+		t.Errorf("a clean start scanned: %+v", summary)
+	}
+	after, found := again.state.load().Topic("kept")
+	if !found || after.ID != before.ID || after.Partitions[0].Version != before.Partitions[0].Version || after.Partitions[0].LeaderEpoch != before.Partitions[0].LeaderEpoch {
+		t.Errorf("after the restart %+v, before %+v", after, before)
+	}
+	if values := again.read("kept", 0, 10); values[0] != "0" || values[9] != "9" {
+		t.Errorf("read %v", values)
+	}
+	if offset := again.produceOne("kept", "a"); offset != 10 {
+		t.Errorf("the next record got offset %d", offset)
+	}
+	configs, err := again.admin().DescribeTopicConfigs(t.Context(), "kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range configs[0].Configs {
+		if c.Key == "retention.ms" && c.MaybeValue() != "123456789" {
+			t.Errorf("retention.ms is %q", c.MaybeValue())
+		}
+	}
+}
+
+// TestTopicLife proves creation with defaults and by metadata, deletion, a second life of the same name, more partitions,
+// and DeleteRecords.
+func TestTopicLife(t *testing.T) {
+	b := start(t, filepath.Join(t.TempDir(), "data"), map[string]string{"num.partitions": "3"})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	admin := b.admin()
+	b.produceOne("auto", "created by its first record", kgo.AllowAutoTopicCreation())
+	if topics, err := admin.ListTopics(ctx, "auto"); err != nil || len(topics["auto"].Partitions) != 3 {
+		t.Fatalf("auto-created: %v %v", topics, err)
+	}
+	b.create("lives", nil)
+	b.produceOne("lives", "first life")
+	first, _ := b.state.load().Topic("lives")
+	for range 3 {
+		if _, err := admin.DeleteTopic(ctx, "lives"); err != nil {
+			t.Fatal(err)
+		}
+		b.create("lives", nil)
+	}
+	second, _ := b.state.load().Topic("lives")
+	if second.ID == first.ID || second.Partitions[0].LeaderEpoch <= first.Partitions[0].LeaderEpoch {
+		t.Errorf("the second life is %+v, the first was %+v", second, first) // U-61
+	}
+	if offset := b.produceOne("lives", "second life"); offset != 0 {
+		t.Errorf("the second life starts at offset %d", offset)
+	}
+	if values := b.read("lives", 0, 1); values[0] != "second life" {
+		t.Errorf("read %q", values)
+	}
+	if _, err := admin.CreatePartitions(ctx, 2, "lives"); err != nil {
+		t.Fatal(err)
+	}
+	if topics, err := admin.ListTopics(ctx, "lives"); err != nil || len(topics["lives"].Partitions) != 3 {
+		t.Errorf("after adding two: %v %v", topics, err)
+	}
+
+	b.create("cut", nil)
+	for range 5 {
+		b.produceOne("cut", "x")
+	}
+	offsets := kadm.Offsets{}
+	offsets.Add(kadm.Offset{Topic: "cut", Partition: 0, At: 3})
+	if answers, err := admin.DeleteRecords(ctx, offsets); err != nil || answers.Error() != nil {
+		t.Fatalf("delete records: %v %v", answers, err)
+	}
+	if starts, err := admin.ListStartOffsets(ctx, "cut"); err != nil || starts["cut"][0].Offset != 3 {
+		t.Errorf("start offsets: %v %v", starts, err)
+	}
+}
+
+// TestConfigsReachTheLogs proves that a change of a topic's, and of the cluster's, configuration counts for the next
+// append, and that log append time is stamped.
+func TestConfigsReachTheLogs(t *testing.T) {
+	b := start(t, filepath.Join(t.TempDir(), "data"), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	admin := b.admin()
+	b.create("tuned", nil)
+	set := func(key, value string) []kadm.AlterConfig {
+		return []kadm.AlterConfig{{Op: kadm.SetConfig, Name: key, Value: &value}}
+	}
+	if answers, err := admin.AlterTopicConfigs(ctx, set("max.message.bytes", "500"), "tuned"); err != nil || answers[0].Err != nil {
+		t.Fatalf("%v %v", answers, err)
+	}
+	big := func() *kgo.Record { return kgo.SliceRecord(make([]byte, 1000)) }
+	producer := b.client(kgo.DefaultProduceTopic("tuned"), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	if err := producer.ProduceSync(ctx, big()).FirstErr(); err == nil {
+		t.Error("a record above max.message.bytes was taken")
+	}
+	if answers, err := admin.AlterTopicConfigs(ctx, set("max.message.bytes", "5000"), "tuned"); err != nil || answers[0].Err != nil {
+		t.Fatalf("%v %v", answers, err)
+	}
+	if answers, err := admin.AlterTopicConfigs(ctx, set("message.timestamp.type", "LogAppendTime"), "tuned"); err != nil || answers[0].Err != nil {
+		t.Fatalf("%v %v", answers, err)
+	}
+	old := &kgo.Record{Value: []byte("x"), Timestamp: time.Unix(1000, 0)}
+	if err := b.client(kgo.DefaultProduceTopic("tuned")).ProduceSync(ctx, old).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	consumer := b.client(kgo.ConsumeTopics("tuned"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	fetches := consumer.PollFetches(ctx)
+	if err := fetches.Err(); err != nil {
+		t.Fatal(err)
+	}
+	fetches.EachRecord(func(r *kgo.Record) {
+		if r.Timestamp.Unix() == 1000 || r.Attrs.TimestampType() != 1 {
+			t.Errorf("the record has the producer's time %v, type %d", r.Timestamp, r.Attrs.TimestampType())
+		}
+	})
+
+	b.create("plain", nil)
+	if answers, err := admin.AlterBrokerConfigs(ctx, set("message.max.bytes", "500")); err != nil || answers[0].Err != nil {
+		t.Fatalf("%v %v", answers, err)
+	}
+	if err := b.client(kgo.DefaultProduceTopic("plain"), kgo.ProducerBatchCompression(kgo.NoCompression())).ProduceSync(ctx, big()).FirstErr(); err == nil {
+		t.Error("a record above the cluster's message.max.bytes was taken")
+	}
+}
+
+// TestFlushAcks proves that a partition with log.flush.acks answers after the group commit, that its leader marks the
+// value as flushed, and that switching it off and on begins new epochs. D9
+func TestFlushAcks(t *testing.T) {
+	b := start(t, filepath.Join(t.TempDir(), "data"), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	b.create("safe", map[string]string{"log.flush.acks": "true"})
+	for _, acks := range []kgo.Acks{kgo.AllISRAcks(), kgo.LeaderAck()} {
+		b.produceOne("safe", "x", kgo.RequiredAcks(acks), kgo.DisableIdempotentWrite())
+		topic, _ := b.state.load().Topic("safe")
+		r, _ := b.table.Get(topic.ID, 0)
+		if state := r.State(); r.SyncedOffset() != state.End || state.HighWatermark != state.End {
+			t.Errorf("answered with end %d, synced %d, high watermark %d", state.End, r.SyncedOffset(), state.HighWatermark)
+		}
+	}
+	topic, _ := b.state.load().Topic("safe")
+	epoch := topic.Partitions[0].LeaderEpoch
+	if !topic.Partitions[0].Flush {
+		t.Error("the value does not say flush")
+	}
+	off := "false"
+	if _, err := b.admin().AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "log.flush.acks", Value: &off}}, "safe"); err != nil {
+		t.Fatal(err)
+	}
+	b.produceOne("safe", "x")
+	if topic, _ := b.state.load().Topic("safe"); topic.Partitions[0].Flush || topic.Partitions[0].LeaderEpoch <= epoch {
+		t.Errorf("after switching off: %+v", topic.Partitions[0])
+	}
+	if values := b.read("safe", 0, 3); len(values) != 3 {
+		t.Errorf("read %v", values)
+	}
+}
+
+// TestRefusals proves that what this version does not do is refused at once, not after a time-out.
+func TestRefusals(t *testing.T) {
+	b := start(t, filepath.Join(t.TempDir(), "data"), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	b.create("t", nil)
+	producer := b.client(kgo.TransactionalID("tx"), kgo.DefaultProduceTopic("t"))
+	err := producer.BeginTransaction()
+	if err == nil {
+		err = producer.ProduceSync(ctx, kgo.StringRecord("x")).FirstErr()
+	}
+	if err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a transactional record: %v", err)
+	}
+}
+
+// TestStartErrors proves that a start which cannot succeed explains itself.
+func TestStartErrors(t *testing.T) {
+	fault := func(r *running) StartFault {
+		t.Helper()
+		defer close(r.done)
+		select {
+		case err := <-r.done:
+			var start *StartError
+			if !errors.As(err, &start) {
+				t.Fatalf("not a StartError: %v", err)
+			}
+			if start.Fix == "" || strings.Contains(err.Error(), "\n") {
+				t.Errorf("no help: %v", err)
+			}
+			t.Log(err)
+			return start.Fault
+		case <-time.After(patience):
+			t.Fatal("no end")
+			return 0
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	b := start(t, dir, nil)
+	if got := fault(launch(t, dir, nil, nil)); got != DirectoryLocked {
+		t.Errorf("locked directory: %v", got)
+	}
+	b.close()
+	if got := fault(launch(t, dir, map[string]string{"node.id": "2"}, nil)); got != OtherCluster {
+		t.Errorf("other broker's directory: %v", got)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := fault(launch(t, filepath.Join(file, "data"), nil, nil)); got != DirectoryUnusable {
+		t.Errorf("a file in the path: %v", got)
+	}
+	properties := filepath.Join(dir, "meta.properties")
+	text, err := os.ReadFile(properties)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := strings.Replace(string(text), "tidemark.format.version=1", "tidemark.format.version=99", 1)
+	if err := os.WriteFile(properties, []byte(newer), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := fault(launch(t, dir, nil, nil)); got != NewerFormat {
+		t.Errorf("newer format: %v", got)
+	}
+}
+
+// TestHealth proves the console of a running broker.
+func TestHealth(t *testing.T) {
+	b := start(t, filepath.Join(t.TempDir(), "data"), nil)
+	b.create("seen", nil)
+	b.produceOne("seen", "x")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for path, wants := range map[string][]string{
+		"/livez":    {"alive"},
+		"/startupz": {"started", "data directory", "registry", "logs", "registration", "leadership"},
+		"/readyz":   {"ready\n", "ok    registry", "ok    controller", "ok    disk", "ok    partitions"},
+		"/metrics": {
+			`kafka_log_log_size{partition="0",topic="seen"}`, `kafka_server_brokertopicmetrics_messagesin_total{topic="seen"} 1`,
+			"kafka_server_brokertopicmetrics_messagesin_total 1", "kafka_server_replicamanager_leadercount 1",
+			"kafka_controller_kafkacontroller_activecontrollercount 1", "kafka_server_kafkaserver_brokerstate 3", "process_resident_memory_bytes",
+		},
+	} {
+		response, err := client.Get("http://" + b.AdminAddrs()[0].String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := response.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wants {
+			if response.StatusCode != 200 || !strings.Contains(string(body), want) {
+				t.Errorf("%s: %d, without %q", path, response.StatusCode, want)
+			}
+		}
+	}
+}
+
+// TestDiskFullEndToEnd proves that a nearly full disk refuses produce while everything else goes on, and that produce
+// comes back by itself. U-72
+func TestDiskFullEndToEnd(t *testing.T) {
+	var free atomic.Uint64
+	free.Store(1 << 40)
+	b := startWith(t, filepath.Join(t.TempDir(), "data"), func(c *Config) {
+		c.FreeBytes = func(string) (uint64, uint64, error) { return free.Load(), 1 << 40, nil }
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	b.create("full", nil)
+	b.produceOne("full", "x")
+	free.Store(100 << 20)
+	producer := b.client(kgo.DefaultProduceTopic("full"), kgo.DisableIdempotentWrite(), kgo.RecordRetries(0))
+	for producer.ProduceSync(ctx, kgo.StringRecord("y")).FirstErr() == nil {
+		if ctx.Err() != nil {
+			t.Fatal("produce goes on with 100 MiB free")
+		}
+	}
+	if values := b.read("full", 0, 1); values[0] != "x" {
+		t.Errorf("read %v", values)
+	}
+	b.create("other", nil)
+	if _, err := b.admin().DeleteTopic(ctx, "other"); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	free.Store(1 << 40)
+	for producer.ProduceSync(ctx, kgo.StringRecord("z")).FirstErr() != nil {
+		if ctx.Err() != nil {
+			t.Fatal("produce does not come back")
+		}
+	}
+}
+
+// leaderEpoch is the leader epoch of partition 0 of a topic.
+func (r *running) leaderEpoch(topic string) meta.Epoch {
+	r.t.Helper()
+	found, ok := r.state.load().Topic(topic)
+	if !ok {
+		r.t.Fatalf("no topic %s", topic)
+	}
+	return found.Partitions[0].LeaderEpoch
 }

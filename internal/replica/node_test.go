@@ -34,9 +34,11 @@ func (n *node) WriteFlushed(context.Context, meta.TopicIDPartition, meta.Partiti
 func newNode(t testing.TB) *node { return newNodeOn(t, vfs.NewMemory(1)) }
 
 // newNodeOn is a node on a disk that may hold what an earlier one left.
-func newNodeOn(t testing.TB, disk vfs.FS) *node {
+func newNodeOn(t testing.TB, disk vfs.FS) *node { return newNodeIn(t, disk, "data") }
+
+func newNodeIn(t testing.TB, disk vfs.FS, dir string) *node {
 	t.Helper()
-	logs, err := commitlog.OpenManager(commitlog.ManagerOptions{FS: disk, Dir: "data", NodeID: 1, FreeBytesMin: -1})
+	logs, err := commitlog.OpenManager(commitlog.ManagerOptions{FS: disk, Dir: dir, NodeID: 1, FreeBytesMin: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,6 +61,9 @@ func (r *Replica) StartOffset() int64 { return r.log.StartOffset() }
 // EndOffset is the offset of the next record to be appended.
 func (r *Replica) EndOffset() int64 { return r.log.EndOffset() }
 
+// SyncedOffset is the end of what a power cut cannot take.
+func (r *Replica) SyncedOffset() int64 { return r.log.SyncedOffset() }
+
 // Size is the number of bytes of the log's segments on the local disk.
 func (r *Replica) Size() int64 { return r.log.Size() }
 
