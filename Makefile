@@ -48,3 +48,27 @@ lint: ## golangci-lint with .golangci.yml
 .PHONY: tidy-check
 tidy-check: ## fail if go.mod is not tidy
 	$(GO) mod tidy -diff
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for TIME (60s)
+	scripts/fuzz.sh $(TIME)
+
+.PHONY: crash
+crash: ## CYCLES (200) times kill -9 under load; CRASH_SEED=n replays
+	$(GO) test ./cmd/tidemark -run '^TestCrash$$' -v -count=1 -timeout 60m -args -crash.cycles=$(CYCLES) -crash.seed=$(or $(SEED),0)
+
+.PHONY: hostile
+hostile: ## hostile frames and 9,000 half-open connections
+	$(GO) test ./cmd/tidemark -run '^TestHostileFrames$$' -v -count=1 -args -hostile.connections=9000
+
+.PHONY: disk-full
+disk-full: ## fill a tmpfs of 512 MiB (wants root)
+	$(GO) test ./cmd/tidemark -tags diskfull -run '^TestDiskFull$$' -v -count=1 -timeout 15m
+
+.PHONY: bench-quick
+bench-quick: ## benchmarks of the packages, each beside its raw limit
+	scripts/bench-quick.sh
+
+.PHONY: compat
+compat: ## Apache Kafka's tools and readers against a broker (wants a JDK, Maven and kcat)
+	cd compat && $(GO) test -count=1 -timeout 30m -v ./...

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -30,7 +31,7 @@ func TestKafkaReadsOurFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := manyLines(20_000)
+	lines := manyLines(40_000)
 	small := []string{"--set", "segment.bytes=1048576", "--set", "index.interval.bytes=1024"}
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		tidemark(t, broker, "", append([]string{"topic", "create", "dump-" + codec, "--partitions", "2"}, small...)...)
@@ -40,7 +41,7 @@ func TestKafkaReadsOurFiles(t *testing.T) {
 	tidemark(t, broker, lines, "produce", "dump-stamped", "--compression", "zstd")
 	tidemark(t, broker, "", append([]string{"topic", "create", "dump-compact", "--set", "cleanup.policy=compact",
 		"--set", "min.cleanable.dirty.ratio=0.01"}, small...)...)
-	tidemark(t, broker, strings.Repeat(lines[:len(lines)/20], 40), "produce", "dump-compact", "--key", " ")
+	tidemark(t, broker, strings.Repeat(manyLines(2_000), 40), "produce", "dump-compact", "--key", " ")
 	if err := broker.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +78,8 @@ func dumpAll(t *testing.T, kafka *Kafka, dir string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.TrimSpace(out.Stderr) != "" {
-				t.Errorf("kafka-dump-log of %s files says on stderr:\n%s", ending, head(out.Stderr))
+			if rest := withoutFirstOffsets(out.Stderr); rest != "" {
+				t.Errorf("kafka-dump-log of %s files says on stderr:\n%s", ending, head(rest))
 			}
 			for line := range strings.Lines(out.Stdout) {
 				// The batch and record lines carry words of their own ("isvalid: true").
@@ -90,6 +91,39 @@ func dumpAll(t *testing.T, kafka *Kafka, dir string) {
 		t.Logf("kafka-dump-log read %d %s files", len(names), ending)
 	}
 	checkEpochs(t, kafka, dir)
+}
+
+var (
+	gapHeading = regexp.MustCompile(`^Non-consecutive offsets in (.*)$`)
+	gapLine    = regexp.MustCompile(`^  (-?\d+) is followed by (\d+)$`)
+)
+
+// withoutFirstOffsets leaves out what Kafka 4.4's tool says of every sound log too: it takes the start of any segment but
+// a log's first one for a gap after offset −1, and the gaps that compaction leaves for faults.
+func withoutFirstOffsets(stderr string) string {
+	var rest strings.Builder
+	file := ""
+	for line := range strings.Lines(stderr) {
+		trimmed := strings.TrimRight(line, "\n")
+		if match := gapHeading.FindStringSubmatch(trimmed); match != nil {
+			file = match[1]
+			continue
+		}
+		if match := gapLine.FindStringSubmatch(trimmed); match != nil {
+			before, _ := strconv.ParseInt(match[1], 10, 64)
+			next, _ := strconv.ParseInt(match[2], 10, 64)
+			base, _ := strconv.ParseInt(strings.TrimSuffix(filepath.Base(file), ".log"), 10, 64)
+			compacted := strings.Contains(file, "-compact-")
+			if before == -1 && next == base || compacted && before < next {
+				continue
+			}
+			rest.WriteString(file + ": ")
+		}
+		if trimmed != "" {
+			rest.WriteString(line)
+		}
+	}
+	return rest.String()
 }
 
 // checkEpochs reads the epoch checkpoints with Kafka's class and compares with the text.

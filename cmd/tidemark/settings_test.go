@@ -1,0 +1,78 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/tidemark-io/tidemark/internal/meta"
+)
+
+var someKeys = []*meta.ConfigKey{
+	{Name: "log.retention.ms", Type: meta.LongType, Broker: true},
+	{Name: "log.dirs", Type: meta.ListType, Broker: true},
+	{Name: "node.id", Type: meta.IntType, Broker: true},
+	{Name: "num.io.threads", Type: meta.IntType, Broker: true, NoEffect: true},
+}
+
+func TestResolvePrecedence(t *testing.T) {
+	got, err := resolve(sources{
+		file: []property{
+			{key: "log.retention.ms", value: " 1 ", line: 1},
+			{key: "node.id", value: "1", line: 2},
+			{key: "num.io.threads", value: "8", line: 3},
+			{key: "log.dirs", value: "a", line: 4},
+		},
+		fileName: "server.properties",
+		env:      []string{"HOME=/", "TIDEMARK_LOG_RETENTION_MS=2", "TIDEMARK_NODE_ID=2"},
+		flags:    []setting{{"node.id", "3"}},
+	}, someKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"log.retention.ms": "2", "node.id": "3", "num.io.threads": "8", "log.dirs": "a"}
+	if !maps.Equal(got.values, want) {
+		t.Errorf("got %v, want %v", got.values, want)
+	}
+	if !slices.Equal(got.noEffect, []string{"num.io.threads"}) {
+		t.Errorf("without effect: %v", got.noEffect)
+	}
+}
+
+// An unknown key names the key, where it stands and the nearest valid one.
+func TestResolveRefuses(t *testing.T) {
+	for _, test := range []struct {
+		from sources
+		want string
+	}{
+		{
+			sources{file: []property{{"log.retension.ms", "1", 7}}, fileName: "server.properties"},
+			`server.properties line 7: unknown key "log.retension.ms"; did you mean "log.retention.ms"?`,
+		},
+		{sources{flags: []setting{{"whatever.it.is", "1"}}}, `--set: unknown key "whatever.it.is"`},
+		{sources{flags: []setting{{"segment.bytes", "1"}}}, `--set: unknown key "segment.bytes"`},
+		{
+			sources{env: []string{"TIDEMARK_NODE_IDD=1"}},
+			`environment: unknown variable TIDEMARK_NODE_IDD; did you mean "TIDEMARK_NODE_ID"?`,
+		},
+		{
+			sources{file: []property{{"node.id", "one", 2}}, fileName: "f"},
+			"f line 2: Invalid value one for configuration node.id: Not a number of type INT",
+		},
+	} {
+		if _, err := resolve(test.from, someKeys); err == nil || err.Error() != test.want {
+			t.Errorf("got  %v\nwant %s", err, test.want)
+		}
+	}
+}
+
+func TestEditDistance(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"abc", "abc", 0}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"flaw", "lawn", 2}} {
+		if got := editDistance(test.a, test.b); got != test.want {
+			t.Errorf("distance of %q and %q: got %d, want %d", test.a, test.b, got, test.want)
+		}
+	}
+}

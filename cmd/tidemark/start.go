@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/tidemark-io/tidemark/internal/broker"
+)
+
+// processStart is as near to the exec of the program as Go code gets: the ready line counts from it.
+var processStart = time.Now()
+
+type startFlags struct {
+	config    string
+	set       []string
+	logLevel  string
+	logFormat string
+}
+
+func newStart(io streams) *cobra.Command {
+	var flags startFlags
+	cmd := &cobra.Command{
+		Use:   "start",
+		Short: "Run a broker",
+		Long: `Run a broker with an embedded registry until SIGINT or SIGTERM. When it serves clients it prints one line on stdout:
+
+  ready tidemark=VERSION address=HOST:PORT data=DIRECTORY ms=MILLISECONDS
+
+Settings are Kafka's keys, from a properties file (--config), the environment (TIDEMARK_LOG_RETENTION_MS is
+log.retention.ms) and --set, in rising precedence. Without any, the broker listens on localhost:9092, serves health and
+metrics on localhost:9644 and keeps its data in ./tidemark-data.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return start(cmd.Context(), io, &flags)
+		},
+	}
+	cmd.Flags().StringVar(&flags.config, "config", "", "properties `file`; a Kafka server.properties works")
+	cmd.Flags().StringArrayVar(&flags.set, "set", nil, "setting `key=value` (repeatable)")
+	cmd.Flags().StringVar(&flags.logLevel, "log-level", "info", "least `level` to log: debug, info, warn or error")
+	cmd.Flags().StringVar(&flags.logFormat, "log-format", formatText, "log `format` on stderr: text or json")
+	return cmd
+}
+
+func start(ctx context.Context, io streams, flags *startFlags) error {
+	logger, err := flags.logger(io)
+	if err != nil {
+		return err
+	}
+	config, err := flags.resolve(logger)
+	if err != nil {
+		return err
+	}
+	config.Logger = logger
+	config.Version = versionNumber()
+	node, err := broker.New(config)
+	if err != nil {
+		return usageError{err}
+	}
+
+	ended := make(chan error, 1)
+	go func() { ended <- node.Run(ctx) }()
+	select {
+	case <-node.Ready():
+		announce(io, node, config.DataDir)
+	case err := <-ended:
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		if isTerminal(io.err) {
+			fmt.Fprintln(io.err, "stopping; interrupt again to stop at once")
+		}
+	case err := <-ended:
+		return err
+	}
+	return <-ended
+}
+
+func (f *startFlags) logger(io streams) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return nil, usageError{fmt.Errorf("--log-level %q: want debug, info, warn or error", f.logLevel)}
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch f.logFormat {
+	case formatText:
+		return slog.New(slog.NewTextHandler(io.err, options)), nil
+	case formatJSON:
+		return slog.New(slog.NewJSONHandler(io.err, options)), nil
+	default:
+		return nil, usageError{fmt.Errorf("--log-format %q: want text or json", f.logFormat)}
+	}
+}
+
+// resolve reads the settings and makes the broker's configuration of them.
+func (f *startFlags) resolve(logger *slog.Logger) (broker.Config, error) {
+	from := sources{fileName: f.config, env: os.Environ()}
+	var err error
+	if f.config != "" {
+		if from.file, err = readProperties(f.config); err != nil {
+			return broker.Config{}, err
+		}
+	}
+	if from.flags, err = parseSettings(f.set); err != nil {
+		return broker.Config{}, err
+	}
+	settings, err := resolve(from, broker.Keys().BrokerKeys())
+	if err != nil {
+		return broker.Config{}, err
+	}
+	if len(settings.noEffect) > 0 {
+		logger.Warn("settings without effect on tidemark", slog.String("keys", strings.Join(settings.noEffect, ",")))
+	}
+	config, err := broker.ParseConfig(settings.values)
+	if err != nil {
+		return broker.Config{}, usageError{err}
+	}
+	config = config.WithDefaults()
+	if absolute, err := filepath.Abs(config.DataDir); err == nil {
+		config.DataDir = absolute
+	}
+	return config, nil
+}
+
+// announce prints the ready line on stdout, and on stderr how other machines get in.
+func announce(io streams, node *broker.Broker, dataDir string) {
+	address := node.Addrs()[0]
+	host, port, _ := net.SplitHostPort(address.String())
+	loopback := net.ParseIP(host).IsLoopback()
+	if loopback {
+		host = "localhost"
+	}
+	fmt.Fprintf(io.out, "ready tidemark=%s address=%s data=%s ms=%d\n", versionNumber(), net.JoinHostPort(host, port), dataDir,
+		time.Since(processStart).Milliseconds())
+	if loopback {
+		fmt.Fprintf(io.err, "Only this machine can connect. To serve others: --set listeners=PLAINTEXT://0.0.0.0:%s; "+
+			"behind a proxy or NAT also --set advertised.listeners=PLAINTEXT://NAME:%s (default: clients are told the address they dialled).\n",
+			port, port)
+	}
+}
+
+// startExitCode is the exit code of a start that failed (docs/operate/exit-codes.md).
+func startExitCode(err error) int {
+	var failed *broker.StartError
+	if !errors.As(err, &failed) {
+		return exitFailure
+	}
+	switch failed.Fault {
+	case broker.PortTaken:
+		return exitPortTaken
+	case broker.DirectoryLocked:
+		return exitLocked
+	case broker.OtherCluster:
+		return exitCluster
+	case broker.NewerFormat:
+		return exitFormat
+	case broker.DirectoryUnusable:
+		return exitDirectory
+	default:
+		return exitFailure
+	}
+}
