@@ -72,3 +72,7 @@ bench-quick: ## benchmarks of the packages, each beside its raw limit
 .PHONY: compat
 compat: ## Apache Kafka's tools and readers against a broker (wants a JDK, Maven and kcat)
 	cd compat && $(GO) test -count=1 -timeout 30m -v ./...
+
+.PHONY: power-cut
+power-cut: ## SEEDS (2,000) simulated power cuts; SEED=n replays one
+	$(GO) test ./internal/commitlog -run '^TestPowerCut' -count=1 -timeout 60m -args $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS))
