@@ -41,7 +41,7 @@ type Broker struct {
 	cluster  *registry.Cluster
 	state    *state
 	table    *replica.Table
-	admin    *controller.Requests
+	admin    *controller.Admin
 	disk     *diskWatcher
 	running  atomic.Pointer[parts] // for the console, which asks at any time
 }

@@ -209,11 +209,11 @@ var processKeys = inBroker([]meta.ConfigKey{
 		Doc: "Seconds between reports of metrics.",
 	},
 	{
-		Name: "inter.broker.protocol.version", Type: meta.StringType, HasDefault: true, Default: "4.0-IV3", NoEffect: true,
+		Name: "inter.broker.protocol.version", Type: meta.StringType, HasDefault: true, Default: "4.4-IV2", NoEffect: true,
 		Doc: "Protocol level that consoles use to guess what a broker can do. It is only shown.",
 	},
 	{
-		Name: "metadata.version", Type: meta.StringType, HasDefault: true, Default: "4.0-IV3", NoEffect: true,
+		Name: "metadata.version", Type: meta.StringType, HasDefault: true, Default: "4.4-IV2", NoEffect: true,
 		Doc: "Feature level that consoles use to guess what a broker can do. It is only shown.",
 	},
 	{

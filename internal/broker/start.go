@@ -168,8 +168,10 @@ func (b *Broker) assemble(ctx context.Context) (err error) {
 	if err := b.state.readConfigs(ctx); err != nil {
 		return err
 	}
-	b.admin = controller.NewRequests(controller.RequestsConfig{
+	b.admin = controller.NewAdmin(controller.AdminConfig{
 		Cluster: b.cluster, Image: b.state.load, Random: rand.Reader, Keys: b.configs.Keys(), Settings: b.configs.Lookup(emptyImage),
+		Partitions: int32(b.setting("num.partitions")), Replication: int16(b.setting("default.replication.factor")),
+		DeletionDisabled: !b.configs.Bool(emptyImage, "delete.topic.enable"), CheckBroker: b.configs.CheckBroker,
 	})
 	if err := b.registerMetrics(); err != nil {
 		return err

@@ -35,7 +35,7 @@ type AdminConfig struct {
 	DeletionDisabled bool
 
 	// CheckBroker judges the whole of what is set for a broker, or with the empty name for all of them; the error has
-	// Kafka's words. Topics are judged by Keys.
+	// Kafka's words, and is a *Refusal unless it stands for INVALID_CONFIG. Topics are judged by Keys.
 	CheckBroker func(name string, values map[string]string) error
 }
 

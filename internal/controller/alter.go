@@ -200,10 +200,11 @@ func (a *Admin) edit(image *meta.Image, c *change) (registry.ConfigEdit, *Refusa
 			return edit, refusal
 		}
 		check = func(values map[string]string) *Refusal {
-			if err := a.config.CheckBroker(c.resource.Name, values); err != nil {
-				return refuse(ErrInvalidConfig, "%s", err)
+			err, refusal := a.config.CheckBroker(c.resource.Name, values), (*Refusal)(nil)
+			if err != nil && !errors.As(err, &refusal) {
+				refusal = refuse(ErrInvalidConfig, "%s", err)
 			}
-			return nil
+			return refusal
 		}
 	default:
 		return edit, refuse(ErrInvalidRequest, "Unknown resource type %s", c.resource.Kind)

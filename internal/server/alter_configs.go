@@ -2,28 +2,42 @@ package server
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-io/tidemark/internal/controller"
+	"github.com/tidemark-io/tidemark/internal/meta"
 )
 
 // alterConfigs replaces the whole of what is set for topics and brokers (key 33): what is not mentioned is removed.
 // Clients should prefer IncrementalAlterConfigs.
-func (s *Server) alterConfigs(
-	ctx context.Context, _ *client, req *kmsg.AlterConfigsRequest,
-) (kmsg.Response, error) {
+func (s *Server) alterConfigs(ctx context.Context, _ *client, req *kmsg.AlterConfigsRequest) (kmsg.Response, error) {
 	resp := req.ResponseKind().(*kmsg.AlterConfigsResponse)
-	alteration := alteration{server: s, validateOnly: req.ValidateOnly, replace: true}
-	for _, asked := range req.Resources {
-		ops := make([]configOp, len(asked.Configs))
-		for i, c := range asked.Configs {
-			ops[i] = configOp{op: kmsg.IncrementalAlterConfigOpSet, name: c.Name, null: c.Value == nil}
-			if c.Value != nil {
-				ops[i].value = *c.Value
-			}
+	resources := make([]alteredResource, len(req.Resources))
+	for i, asked := range req.Resources {
+		resources[i] = alteredResource{kind: asked.ResourceType, name: asked.ResourceName}
+		if asked.ResourceType == kmsg.ConfigResourceTypeBrokerLogger {
+			resources[i].refused = unknownKind(asked.ResourceType)
 		}
-		alteration.add(asked.ResourceType, asked.ResourceName, ops)
+		for _, c := range asked.Configs {
+			resources[i].settings = append(resources[i].settings, controller.Setting{Name: c.Name, Value: c.Value})
+		}
 	}
-	for _, r := range alteration.run(ctx) {
+	s.alter(ctx, resources, func(replaced []*alteredResource) ([]error, int64, error) {
+		replacements := make([]controller.ReplaceConfig, len(replaced))
+		for i, r := range replaced {
+			replacements[i] = controller.ReplaceConfig{Resource: r.resource, Settings: r.settings}
+		}
+		return s.config.Admin.ReplaceConfigs(ctx, replacements, req.ValidateOnly)
+	})
+	for i := range resources {
+		r := &resources[i]
 		answer := kmsg.NewAlterConfigsResponseResource()
 		answer.ResourceType, answer.ResourceName = r.kind, r.name
 		answer.ErrorCode, answer.ErrorMessage = r.refused.code, r.refused.text()
@@ -31,3 +45,144 @@ func (s *Server) alterConfigs(
 	}
 	return resp, nil
 }
+
+// alteredResource is one resource whose configuration shall change, and what became of it.
+type alteredResource struct {
+	kind kmsg.ConfigResourceType
+	name string
+	// One of these says what shall change.
+	changes  []controller.Alteration
+	settings []controller.Setting
+
+	resource meta.ConfigResource // of a topic or broker
+	refused  refusedItem
+}
+
+// alter judges the resources and lets change write those that may be written: topics and brokers. It returns once this
+// broker's Image shows what was written (D13).
+func (s *Server) alter(
+	ctx context.Context, resources []alteredResource, change func([]*alteredResource) ([]error, int64, error),
+) {
+	type key struct {
+		kind kmsg.ConfigResourceType
+		name string
+	}
+	times := make(map[key]int)
+	for i := range resources {
+		times[key{resources[i].kind, resources[i].name}]++
+	}
+	var altered []*alteredResource
+	for i := range resources {
+		r := &resources[i]
+		switch {
+		case times[key{r.kind, r.name}] > 1:
+			r.refused = invalidRequest("Each resource must appear at most once.")
+		case r.refused.code == 0 && r.kind != kmsg.ConfigResourceTypeBrokerLogger:
+			if r.refused = s.resolve(r); r.refused.code == 0 {
+				altered = append(altered, r)
+			}
+		}
+	}
+	if len(altered) == 0 {
+		return
+	}
+	results, revision, err := change(altered)
+	if err == nil {
+		err = s.waitFor(ctx, revision)
+	}
+	for i, r := range altered {
+		if err != nil {
+			r.refused = s.refusedBy(err)
+		} else {
+			r.refused = s.refusedBy(results[i])
+		}
+	}
+}
+
+// resolve finds the topic or broker that a request names.
+func (s *Server) resolve(r *alteredResource) refusedItem {
+	r.resource = meta.ConfigResource{Kind: meta.ResourceKind(r.kind), Name: r.name}
+	switch r.kind {
+	case kmsg.ConfigResourceTypeTopic:
+		if r.name != "" { // the controller's side has words for a nameless topic
+			if err := meta.ValidateTopicName(r.name); err != nil {
+				return refusedItem{kerr.InvalidTopicException.Code, err.Error()}
+			}
+		}
+		return refusedItem{}
+	case kmsg.ConfigResourceTypeBroker:
+		if r.name == "" {
+			return refusedItem{}
+		}
+		id, err := strconv.ParseInt(r.name, 10, 32)
+		switch {
+		case err != nil:
+			return invalidRequest("Node id must be an integer, but it is: " + r.name)
+		case meta.BrokerID(id) != s.config.Broker:
+			return invalidRequest(fmt.Sprintf("Unexpected broker id, expected %d, but received %s", s.config.Broker, r.name))
+		}
+		r.resource = meta.BrokerConfig(s.config.Broker)
+		return refusedItem{}
+	}
+	return unknownKind(r.kind)
+}
+
+func unknownKind(kind kmsg.ConfigResourceType) refusedItem {
+	return invalidRequest(fmt.Sprintf("Unknown resource type %d", kind))
+}
+
+// CheckBroker judges the whole of what would be set for a broker, or with an empty name as the default of all. The
+// error is a *controller.Refusal with Kafka's words. Keys that this table does not have are let through, as in Kafka:
+// they may belong to what a newer version knows.
+func (t *ConfigTable) CheckBroker(broker string, values map[string]string) error {
+	names := slices.Sorted(maps.Keys(values))
+	var readOnly, perListener, perBroker []string
+	for _, name := range names {
+		key := t.brokerKey(name)
+		switch {
+		case key == nil:
+		case key.Dynamic == meta.ReadOnly:
+			readOnly = append(readOnly, name)
+		case key.Name == name && isListenerSecurity(name):
+			perListener = append(perListener, name)
+		case key.Dynamic == meta.PerBroker && key.Name != name && broker == "":
+			perBroker = append(perBroker, name)
+		}
+	}
+	switch {
+	case len(readOnly) > 0:
+		return refuseBroker("Cannot update these configs dynamically: " + bracketed(readOnly))
+	case len(perListener) > 0:
+		return refuseBroker("These security configs can be dynamically updated only per-listener using the listener prefix: " + bracketed(perListener))
+	case len(perBroker) > 0:
+		return refuseBroker("Cannot update these configs at default cluster level, broker id must be specified: " + bracketed(perBroker))
+	}
+	if _, set := values[minISRKey]; set && broker != "" {
+		return &controller.Refusal{
+			Kind: controller.ErrInvalidConfig, Message: "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+		}
+	}
+	for _, name := range names {
+		if key := t.brokerKey(name); key != nil {
+			if _, err := key.Parse(values[name]); err != nil {
+				return refuseBroker(err.Error())
+			}
+		}
+	}
+	return nil
+}
+
+func refuseBroker(message string) error {
+	return &controller.Refusal{Kind: controller.ErrInvalidRequest, Message: message}
+}
+
+// minISRKey lives in every partition's value (D8): a setting of one broker could mean nothing.
+const minISRKey = "min.insync.replicas"
+
+// isListenerSecurity tells whether a key concerns one listener's security, which can only be changed for a listener by
+// its name.
+func isListenerSecurity(name string) bool {
+	return strings.HasPrefix(name, "ssl.") || strings.HasPrefix(name, "sasl.") || name == "principal.builder.class"
+}
+
+func bracketed(names []string) string { return "[" + strings.Join(names, ", ") + "]" }

@@ -36,6 +36,11 @@ func NewConfigTable(keys *meta.ConfigKeys, broker meta.BrokerID, static map[stri
 		}
 		t.static[name] = value
 	}
+	for _, name := range []string{"node.id", "broker.id"} {
+		if keys.Broker(name) != nil {
+			t.static[name] = broker.String() // both names, whichever was given
+		}
+	}
 	for _, key := range keys.TopicKeys() {
 		for _, unit := range key.Units {
 			t.units[key.Synonym] = append(t.units[key.Synonym], unit.Name)

@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tidemark-io/tidemark/internal/controller"
 	"github.com/tidemark-io/tidemark/internal/meta"
 )
 
@@ -13,133 +14,98 @@ import (
 // for themselves are refused (U-113, D15).
 func (s *Server) deleteTopics(ctx context.Context, _ *client, req *kmsg.DeleteTopicsRequest) (kmsg.Response, error) {
 	resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
-	deletion := deletion{server: s, image: s.config.Image(), namesOnly: req.Version < 6}
-	for i := range req.TopicNames {
-		if deletion.namesOnly {
-			deletion.add(&req.TopicNames[i], meta.TopicID{})
+	topics := req.Topics
+	if req.Version < 6 {
+		topics = nil
+		for i := range req.TopicNames {
+			topics = append(topics, kmsg.DeleteTopicsRequestTopic{Topic: &req.TopicNames[i]})
 		}
 	}
-	for i := range req.Topics {
-		if !deletion.namesOnly {
-			deletion.add(req.Topics[i].Topic, req.Topics[i].TopicID)
+	image := s.config.Image()
+	asked, times := firstMentions(topics, topicKey)
+	refused := make([]refusedItem, len(asked))
+	var doomed []controller.OldTopic
+	for i, t := range asked {
+		switch {
+		case times[topicKey(t)] > 1 && t.Topic == nil:
+			refused[i] = invalidRequest("Duplicate topic id.")
+		case times[topicKey(t)] > 1:
+			refused[i] = invalidRequest("Duplicate topic name.")
+		default:
+			refused[i] = undeletable(image, t)
+		}
+		if refused[i].code == 0 {
+			doomed = append(doomed, oldTopic(t))
 		}
 	}
-	deletion.run(ctx)
-	for i := range deletion.topics {
-		t := &deletion.topics[i]
+
+	deleted := s.remove(ctx, doomed)
+	for i, t := range asked {
 		answer := kmsg.NewDeleteTopicsResponseTopic()
-		answer.Topic, answer.TopicID = t.name, t.id
-		answer.ErrorCode, answer.ErrorMessage = t.refused.code, t.refused.text()
+		answer.Topic, answer.TopicID = t.Topic, t.TopicID
+		if refused[i].code == 0 {
+			if refused[i] = s.refusedBy(deleted[0].Err); refused[i].code == 0 {
+				answer.Topic, answer.TopicID = &deleted[0].Name, deleted[0].ID
+			}
+			deleted = deleted[1:]
+		}
+		if refused[i].code == kerr.TopicDeletionDisabled.Code {
+			refused[i].message = "" // Kafka leaves it to the code
+			if req.Version < 3 {
+				refused[i].code = kerr.InvalidRequest.Code
+			}
+		}
+		answer.ErrorCode, answer.ErrorMessage = refused[i].code, refused[i].text()
 		resp.Topics = append(resp.Topics, answer)
 	}
 	return resp, nil
 }
 
-// deletion is topics to delete together.
-type deletion struct {
-	server    *Server
-	image     *meta.Image // as of the request
-	namesOnly bool
-	topics    []doomedTopic
+// topicKey is equal for two mentions of one topic.
+func topicKey(t *kmsg.DeleteTopicsRequestTopic) string {
+	if t.Topic != nil {
+		return "name " + *t.Topic
+	}
+	return "id " + meta.TopicID(t.TopicID).String()
 }
 
-// doomedTopic is one topic to delete, and what became of it.
-type doomedTopic struct {
-	name    *string
-	id      meta.TopicID
-	topic   *meta.Topic
-	refused refusedResource
+// undeletable refuses what may not be deleted whatever it is.
+func undeletable(image *meta.Image, t *kmsg.DeleteTopicsRequestTopic) refusedItem {
+	topic, found := image.TopicByID(t.TopicID)
+	if t.Topic != nil {
+		if *t.Topic == "" {
+			return refusedItem{kerr.UnknownTopicOrPartition.Code, kerr.UnknownTopicOrPartition.Description}
+		}
+		topic, found = image.Topic(*t.Topic)
+	}
+	if found && topic.Internal() {
+		return refusedItem{kerr.InvalidTopicException.Code, "Cannot delete internal topic " + topic.Name + "."}
+	}
+	return refusedItem{}
 }
 
-func (d *deletion) add(name *string, id meta.TopicID) {
-	d.topics = append(d.topics, doomedTopic{name: name, id: id})
+func oldTopic(t *kmsg.DeleteTopicsRequestTopic) controller.OldTopic {
+	old := controller.OldTopic{ID: t.TopicID}
+	if t.Topic != nil {
+		old.Name = *t.Topic
+	}
+	return old
 }
 
-func (d *deletion) run(ctx context.Context) {
-	d.check()
-	var doomed []meta.TopicID
-	var at []int
-	for i := range d.topics {
-		if d.topics[i].refused.code == 0 {
-			doomed = append(doomed, d.topics[i].topic.ID)
-			at = append(at, i)
+// remove lets the controller's side delete topics, and waits until this broker's Image no longer shows them.
+func (s *Server) remove(ctx context.Context, topics []controller.OldTopic) []controller.DeletedTopic {
+	if len(topics) == 0 {
+		return nil
+	}
+	deleted, revision, err := s.config.Admin.DeleteTopics(ctx, topics)
+	if err == nil {
+		err = s.waitFor(ctx, revision)
+	}
+	if err != nil {
+		deleted = make([]controller.DeletedTopic, len(topics))
+		for i := range deleted {
+			deleted[i].Err = err
 		}
 	}
-	if len(doomed) == 0 {
-		return
-	}
-	results, err := d.server.config.Admin.DeleteTopics(ctx, doomed)
-	for j, i := range at {
-		if err != nil {
-			d.topics[i].refused = refusedOf(err)
-			continue
-		}
-		d.topics[i].refused = refusedOf(results[j].Err)
-	}
-	if err := d.server.waitFor(ctx, results); err != nil {
-		for _, i := range at {
-			if d.topics[i].refused.code == 0 {
-				d.topics[i].refused = refusedOf(err)
-			}
-		}
-	}
-}
-
-// check finds the topics and refuses what cannot be deleted. A topic that is named twice is refused once.
-func (d *deletion) check() {
-	enabled := d.server.config.Configs.Bool(d.image, "delete.topic.enable")
-	times := make(map[string]int, len(d.topics))
-	for i := range d.topics {
-		times[d.topics[i].key()]++
-	}
-	kept := d.topics[:0]
-	for _, t := range d.topics {
-		key := t.key()
-		switch times[key] {
-		case 0:
-			continue
-		case 1:
-			t.refused = d.judge(&t, enabled)
-		default:
-			times[key] = 0
-			t.refused = invalidRequest("Duplicate topic name.")
-			if t.name == nil {
-				t.refused = invalidRequest("Duplicate topic id.")
-			}
-		}
-		kept = append(kept, t)
-	}
-	d.topics = kept
-}
-
-// key is equal for two mentions of one topic.
-func (t *doomedTopic) key() string {
-	if t.name != nil {
-		return "name " + *t.name
-	}
-	return "id " + t.id.String()
-}
-
-func (d *deletion) judge(t *doomedTopic, enabled bool) refusedResource {
-	switch {
-	case t.name != nil && !t.id.IsZero():
-		return invalidRequest("You may not specify both topic name and topic id.")
-	case t.name == nil && t.id.IsZero():
-		return invalidRequest("Neither topic name nor id were specified.")
-	case !enabled:
-		return refusedResource{kerr.TopicDeletionDisabled.Code, kerr.TopicDeletionDisabled.Description}
-	}
-	var found bool
-	if t.name != nil {
-		if t.topic, found = d.image.Topic(*t.name); !found {
-			return refusedResource{kerr.UnknownTopicOrPartition.Code, kerr.UnknownTopicOrPartition.Description}
-		}
-	} else if t.topic, found = d.image.TopicByID(t.id); !found {
-		return refusedResource{kerr.UnknownTopicID.Code, kerr.UnknownTopicID.Description}
-	}
-	if t.topic.Internal() {
-		return refusedResource{kerr.InvalidTopicException.Code, "Cannot delete internal topic " + t.topic.Name}
-	}
-	t.name, t.id = &t.topic.Name, t.topic.ID
-	return refusedResource{}
+	return deleted
 }

@@ -45,7 +45,7 @@ func (d *describer) resource(asked *kmsg.DescribeConfigsRequestResource) kmsg.De
 	return answer
 }
 
-func (d *describer) entries(asked *kmsg.DescribeConfigsRequestResource) ([]kmsg.DescribeConfigsResponseResourceConfig, refusedResource) {
+func (d *describer) entries(asked *kmsg.DescribeConfigsRequestResource) ([]kmsg.DescribeConfigsResponseResourceConfig, refusedItem) {
 	name := asked.ResourceName
 	switch asked.ResourceType {
 	case kmsg.ConfigResourceTypeTopic:
@@ -58,24 +58,24 @@ func (d *describer) entries(asked *kmsg.DescribeConfigsRequestResource) ([]kmsg.
 		if name == "" {
 			return nil, invalidRequest("Client metrics subscription name must not be empty")
 		}
-		return d.defaults(clientMetricsKeys), refusedResource{}
+		return d.defaults(clientMetricsKeys, false), refusedItem{}
 	case kmsg.ConfigResourceTypeGroupConfig:
 		if name == "" {
 			return nil, invalidRequest("Group name must not be empty")
 		}
-		return d.defaults(groupKeys), refusedResource{}
+		return d.defaults(groupKeys, true), refusedItem{}
 	}
 	return nil, invalidRequest(kerr.InvalidRequest.Description)
 }
 
-func (d *describer) topic(name string) ([]kmsg.DescribeConfigsResponseResourceConfig, refusedResource) {
+func (d *describer) topic(name string) ([]kmsg.DescribeConfigsResponseResourceConfig, refusedItem) {
 	if err := meta.ValidateTopicName(name); err != nil {
-		return nil, refusedResource{kerr.InvalidTopicException.Code, err.Error()}
+		return nil, refusedItem{kerr.InvalidTopicException.Code, err.Error()}
 	}
 	if _, found := d.image.Topic(name); !found {
-		return nil, refusedResource{code: kerr.UnknownTopicOrPartition.Code}
+		return nil, refusedItem{code: kerr.UnknownTopicOrPartition.Code}
 	}
-	return d.topicEntries(d.image.Config(meta.TopicConfig(name))), refusedResource{}
+	return d.topicEntries(d.image.Config(meta.TopicConfig(name))), refusedItem{}
 }
 
 // topicEntries describes a topic for which these values are set.
@@ -99,9 +99,9 @@ func (d *describer) topicEntries(set map[string]string) []kmsg.DescribeConfigsRe
 	return entries
 }
 
-func (d *describer) broker(name string) ([]kmsg.DescribeConfigsResponseResourceConfig, refusedResource) {
+func (d *describer) broker(name string) ([]kmsg.DescribeConfigsResponseResourceConfig, refusedItem) {
 	if name == "" {
-		return d.defaultBrokerEntries(), refusedResource{}
+		return d.defaultBrokerEntries(), refusedItem{}
 	}
 	own := d.server.config.Broker.String()
 	id, err := strconv.ParseInt(name, 10, 32)
@@ -111,7 +111,7 @@ func (d *describer) broker(name string) ([]kmsg.DescribeConfigsResponseResourceC
 	case meta.BrokerID(id) != d.server.config.Broker:
 		return nil, invalidRequest("Unexpected broker id, expected " + own + " or empty string, but received " + name)
 	}
-	return d.brokerEntries(), refusedResource{}
+	return d.brokerEntries(), refusedItem{}
 }
 
 // brokerEntries describes every key of this broker, and whatever else was set for it.
@@ -155,11 +155,11 @@ func (d *describer) defaultBrokerEntries() []kmsg.DescribeConfigsResponseResourc
 func (t *ConfigTable) keyOrUnknown(name string) *meta.ConfigKey {
 	key := t.brokerKey(name)
 	if key == nil {
-		return &meta.ConfigKey{Name: name, Broker: true, Dynamic: meta.PerBroker, Sensitive: true}
+		return &meta.ConfigKey{Name: name, Broker: true, Sensitive: true}
 	}
 	if key.Name != name {
 		prefixed := *key
-		prefixed.Name = name
+		prefixed.Name, prefixed.Dynamic = name, meta.ReadOnly // so Kafka describes it, though it can be set
 		return &prefixed
 	}
 	return key
@@ -200,7 +200,7 @@ func (d *describer) entry(key *meta.ConfigKey, value string, all []synonym) kmsg
 			one := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
 			one.Name, one.Source = all[i].name, all[i].source
 			if !key.Sensitive {
-				one.Value = &all[i].value
+				one.Value = d.canonical(key, &all[i])
 			}
 			entry.ConfigSynonyms = append(entry.ConfigSynonyms, one)
 		}
@@ -211,8 +211,22 @@ func (d *describer) entry(key *meta.ConfigKey, value string, all []synonym) kmsg
 	return entry
 }
 
-// defaults describes keys of resources for which nothing can be set yet: the broker's values, else the defaults.
-func (d *describer) defaults(keys []meta.ConfigKey) []kmsg.DescribeConfigsResponseResourceConfig {
+// canonical is the value of a synonym as descriptions show it.
+func (d *describer) canonical(key *meta.ConfigKey, s *synonym) *string {
+	if s.source != kmsg.ConfigSourceDynamicTopicConfig {
+		if key = d.server.config.Configs.brokerKey(s.name); key == nil {
+			return &s.value
+		}
+	}
+	if value, err := key.Parse(s.value); err == nil {
+		return &value
+	}
+	return &s.value
+}
+
+// defaults describes keys of resources for which nothing can be set yet: the broker's values, else the defaults, which
+// are their own synonyms if asked.
+func (d *describer) defaults(keys []meta.ConfigKey, synonyms bool) []kmsg.DescribeConfigsResponseResourceConfig {
 	table := d.server.config.Configs
 	var entries []kmsg.DescribeConfigsResponseResourceConfig
 	for i := range keys {
@@ -224,6 +238,8 @@ func (d *describer) defaults(keys []meta.ConfigKey) []kmsg.DescribeConfigsRespon
 				value = meta.SplitList(value + ",")[0] // the first of the assignors is the default
 			}
 			all = table.synonyms(d.image, key.Synonym)
+		} else if synonyms {
+			all = []synonym{{key.Name, key.Default, kmsg.ConfigSourceDefaultConfig}}
 		}
 		entries = append(entries, d.entry(key, value, all))
 	}

@@ -63,10 +63,19 @@ var adminCodes = []struct {
 	err  error
 	code *kerr.Error
 }{
-	{registry.ErrTopicExists, kerr.TopicAlreadyExists},
-	{registry.ErrUnknownTopic, kerr.UnknownTopicOrPartition},
-	{controller.ErrReplicationFactor, kerr.InvalidReplicationFactor},
-	{controller.ErrNotThisState, kerr.InvalidPartitions},
+	{controller.ErrInvalidTopic, kerr.InvalidTopicException},
+	{controller.ErrTopicExists, kerr.TopicAlreadyExists},
+	{controller.ErrInvalidPartitions, kerr.InvalidPartitions},
+	{controller.ErrInvalidReplicationFactor, kerr.InvalidReplicationFactor},
+	{controller.ErrInvalidReplicaAssignment, kerr.InvalidReplicaAssignment},
+	{controller.ErrInvalidConfig, kerr.InvalidConfig},
+	{controller.ErrInvalidRequest, kerr.InvalidRequest},
+	{controller.ErrPolicyViolation, kerr.PolicyViolation},
+	{controller.ErrUnknownTopic, kerr.UnknownTopicOrPartition},
+	{controller.ErrUnknownTopicID, kerr.UnknownTopicID},
+	{controller.ErrUnknownBroker, kerr.BrokerIDNotRegistered},
+	{controller.ErrDeletionDisabled, kerr.TopicDeletionDisabled},
+	{controller.ErrConcurrent, kerr.NotController},
 	{context.Canceled, kerr.RequestTimedOut},
 	{context.DeadlineExceeded, kerr.RequestTimedOut},
 	{registry.ErrConflict, kerr.RequestTimedOut}, // lost a race too often: asking again may help

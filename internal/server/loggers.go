@@ -4,9 +4,9 @@ import (
 	"log/slog"
 	"strconv"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tidemark-io/tidemark/internal/controller"
 	"github.com/tidemark-io/tidemark/internal/meta"
 )
 
@@ -20,7 +20,7 @@ var logLevels = map[string]slog.Level{
 }
 
 // logger describes the loggers of this broker.
-func (d *describer) logger(name string) ([]kmsg.DescribeConfigsResponseResourceConfig, refusedResource) {
+func (d *describer) logger(name string) ([]kmsg.DescribeConfigsResponseResourceConfig, refusedItem) {
 	if name == "" {
 		return nil, invalidRequest("Broker id must not be empty")
 	}
@@ -34,11 +34,11 @@ func (d *describer) logger(name string) ([]kmsg.DescribeConfigsResponseResourceC
 	key := &meta.ConfigKey{Name: rootLogger}
 	entry := d.entry(key, d.server.config.LogLevel.Level().String(), nil)
 	entry.Source = kmsg.ConfigSourceDynamicBrokerLoggerConfig
-	return []kmsg.DescribeConfigsResponseResourceConfig{entry}, refusedResource{}
+	return []kmsg.DescribeConfigsResponseResourceConfig{entry}, refusedItem{}
 }
 
 // alterLogger checks a change of the loggers and makes it, unless it is only to be checked.
-func (s *Server) alterLogger(name string, ops []configOp, validateOnly bool) refusedResource {
+func (s *Server) alterLogger(name string, changes []controller.Alteration, validateOnly bool) refusedItem {
 	id, err := strconv.ParseInt(name, 10, 32)
 	switch {
 	case err != nil:
@@ -47,25 +47,26 @@ func (s *Server) alterLogger(name string, ops []configOp, validateOnly bool) ref
 		return invalidRequest("Unexpected node id. Expected " + s.config.Broker.String() + ", but received " + name)
 	}
 	level := s.config.LogLevel.Level()
-	for _, op := range ops {
-		if op.op == kmsg.IncrementalAlterConfigOpAppend || op.op == kmsg.IncrementalAlterConfigOpSubtract {
-			return invalidRequest(op.op.String() + " operation is not allowed for the BROKER_LOGGER resource")
-		}
-		if op.name != rootLogger {
-			return refusedResource{kerr.InvalidConfig.Code, "Logger " + op.name + " does not exist!"}
-		}
-		if op.op == kmsg.IncrementalAlterConfigOpDelete {
+	for _, change := range changes {
+		switch {
+		case change.Operation == controller.Append || change.Operation == controller.Subtract:
+			return invalidRequest(change.Operation.String() + " operation is not allowed for the BROKER_LOGGER resource")
+		case change.Name != rootLogger:
+			return invalidConfig("Logger " + change.Name + " does not exist!")
+		case change.Operation == controller.Unset:
 			return invalidRequest("Removing the log level of the root logger is not allowed")
+		case change.Value == nil:
+			return invalidRequest("Null value not supported for : " + change.Name)
 		}
-		wanted, known := logLevels[op.value]
+		wanted, known := logLevels[*change.Value]
 		if !known {
-			return refusedResource{kerr.InvalidConfig.Code, "Cannot set the log level of " + op.name + " to " + op.value +
-				" as it is not a supported log level. Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN"}
+			return invalidConfig("Cannot set the log level of " + change.Name + " to " + *change.Value +
+				" as it is not a supported log level. Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN")
 		}
 		level = wanted
 	}
 	if !validateOnly {
 		s.config.LogLevel.Set(level)
 	}
-	return refusedResource{}
+	return refusedItem{}
 }

@@ -2,10 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tidemark-io/tidemark/internal/controller"
 	"github.com/tidemark-io/tidemark/internal/meta"
 )
 
@@ -171,21 +174,21 @@ func (s *Server) createAsked(ctx context.Context, req *kmsg.MetadataRequest) {
 	var names []string
 	for i := range req.Topics {
 		name := *req.Topics[i].Topic
-		if _, found := image.Topic(name); !found && meta.ValidateTopicName(name) == nil && !meta.IsInternalTopic(name) {
+		_, found := image.Topic(name)
+		if !found && meta.ValidateTopicName(name) == nil && !meta.IsInternalTopic(name) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	if len(names) == 0 || !s.config.Configs.Bool(image, "auto.create.topics.enable") {
 		return
 	}
-	creation := creation{server: s, image: image}
-	for _, name := range names {
-		creation.topics = append(creation.topics, newTopic{name: name, partitions: -1, replication: -1})
+	topics := make([]controller.NewTopic, len(names))
+	for i, name := range names {
+		topics[i] = controller.NewTopic{Name: name, Partitions: -1, Replication: -1}
 	}
-	creation.run(ctx)
-	for _, t := range creation.topics {
-		if t.refused.code != 0 && t.refused.code != kerr.TopicAlreadyExists.Code {
-			s.log.Warn("a topic that a client asked for could not be created", "topic", t.name, "err", t.refused.message)
+	for i, created := range s.create(ctx, topics, false) {
+		if created.Err != nil && !errors.Is(created.Err, controller.ErrTopicExists) {
+			s.log.Warn("a topic that a client asked for could not be created", "topic", names[i], "err", created.Err)
 		}
 	}
 }

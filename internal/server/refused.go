@@ -1,52 +1,61 @@
 package server
 
 import (
-	"context"
+	"errors"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/tidemark-io/tidemark/internal/controller"
 )
 
-// refusedResource is why one thing of an admin request was refused, in the protocol's words; the zero value says that
-// it was not.
-type refusedResource struct {
+// refusedItem is why one thing of an admin request was refused, in the protocol's words; the zero value says that it
+// was not.
+type refusedItem struct {
 	code    int16
 	message string
 }
 
 // text is the message, nil for none.
-func (r refusedResource) text() *string {
+func (r refusedItem) text() *string {
 	if r.message == "" {
 		return nil
 	}
 	return &r.message
 }
 
-func invalidRequest(message string) refusedResource {
-	return refusedResource{kerr.InvalidRequest.Code, message}
+func invalidRequest(message string) refusedItem {
+	return refusedItem{kerr.InvalidRequest.Code, message}
 }
 
-func invalidConfig(message string) refusedResource {
-	return refusedResource{kerr.InvalidConfig.Code, message}
+func invalidConfig(message string) refusedItem {
+	return refusedItem{kerr.InvalidConfig.Code, message}
 }
 
-// waitFor waits until this broker's Image shows what the results wrote.
-func (s *Server) waitFor(ctx context.Context, results []controller.TopicResult) error {
-	var revision int64
-	for i := range results {
-		revision = max(revision, results[i].Revision)
+// refusedBy is the refusal that an error of controller.Admin means; none for nil. Only a refusal has words for clients.
+func (s *Server) refusedBy(err error) refusedItem {
+	var refused *controller.Refusal
+	switch {
+	case err == nil:
+		return refusedItem{}
+	case errors.As(err, &refused):
+		return refusedItem{adminCodeOf(refused.Kind), refused.Message}
 	}
-	if revision == 0 {
-		return nil
+	code := adminCodeOf(err)
+	if unexpected(code) {
+		s.log.Error("an admin request failed", "err", err)
 	}
-	return s.config.WaitImage(ctx, revision)
+	return refusedItem{code: code}
 }
 
-// refusedOf is the refusal that an error means; none for nil.
-func refusedOf(err error) refusedResource {
-	if err == nil {
-		return refusedResource{}
+// firstMentions returns each name once, in order, with how often it is there: a request may name a thing once only, and
+// one that is named more often is answered once.
+func firstMentions[T any](things []T, name func(*T) string) (first []*T, times map[string]int) {
+	times = make(map[string]int, len(things))
+	for i := range things {
+		times[name(&things[i])]++
+		if times[name(&things[i])] == 1 {
+			first = append(first, &things[i])
+		}
 	}
-	return refusedResource{adminCodeOf(err), err.Error()}
+	return first, times
 }

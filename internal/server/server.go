@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemark-io/tidemark/internal/controller"
 	"github.com/tidemark-io/tidemark/internal/meta"
 	"github.com/tidemark-io/tidemark/internal/replica"
 	"github.com/tidemark-io/tidemark/internal/wire"
@@ -36,7 +37,7 @@ type Config struct {
 	// nothing set.
 	Configs *ConfigTable
 	// Admin changes the cluster.
-	Admin Admin
+	Admin *controller.Admin
 	// LogDir is the data directory, as DescribeLogDirs names it, and FreeBytes tells the space of its disk.
 	LogDir    string
 	FreeBytes func(dir string) (free, total uint64, err error)
