@@ -94,16 +94,19 @@ type lastRecord struct {
 	epoch  int16
 }
 
-// lastRecords are those of all producers that are not forgotten.
-func (s *producerState) lastRecords() map[int64]lastRecord {
+// lastRecords are those of all producers that are not forgotten: their last ones below end, so that a scan up to there
+// still finds them if a power cut takes what follows.
+func (s *producerState) lastRecords(end int64) map[int64]lastRecord {
 	if len(s.producers) == 0 {
 		return nil
 	}
 	last := make(map[int64]lastRecord, len(s.producers))
 	for id, entry := range s.producers {
 		r := lastRecord{offset: -1, epoch: entry.epoch}
-		if newest := entry.newest(); newest != nil {
-			r.offset = newest.lastOffset
+		for _, batch := range slices.Backward(entry.batches[:entry.count]) {
+			if r.offset = batch.lastOffset; r.offset < end {
+				break
+			}
 		}
 		last[id] = r
 	}

@@ -261,7 +261,7 @@ func (l *Log) planPass(c *Cleaner, highWatermark int64) (*pass, error) {
 		return nil, ErrCompactionVoid
 	}
 	p.truncated = l.mu.truncated
-	p.retention.producers = l.mu.producers.lastRecords()
+	p.retention.producers = l.mu.producers.lastRecords(can.End)
 	segments := *l.segments.Load()
 	for i, s := range segments[:len(segments)-1] {
 		if s.base >= can.End {

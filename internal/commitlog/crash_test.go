@@ -87,12 +87,13 @@ func (l line) from(offset int64) []record.Batch {
 	return l.batches[first:]
 }
 
-// simProducer is an idempotent producer.
+// simProducer is an idempotent or transactional producer.
 type simProducer struct {
-	id       int64
-	epoch    int16
-	sequence int32 // of its next batch
-	sent     []record.Batch
+	id            int64
+	epoch         int16
+	sequence      int32 // of its next batch
+	transactional bool
+	open          bool // it has a transaction
 }
 
 // crashSim is one history. The model is the line that the log should hold and the others that a cut may bring back.
@@ -113,7 +114,9 @@ type crashSim struct {
 	raised   int64  // the highest one
 	epoch    meta.Epoch
 	sending  []*simProducer
-	plain    int // batches without a producer, to tell them apart
+	cleaner  *Cleaner // of a log that is compacted
+	kept     int64    // the end of what was compacted: no truncation goes below
+	plain    int      // batches without a producer, to tell them apart
 }
 
 const (
@@ -128,9 +131,17 @@ func newCrashSim(t *testing.T, seed uint64) *crashSim {
 	}
 	s.config.TimestampBeforeMax, s.config.TimestampAfterMax = math.MaxInt64, math.MaxInt64
 	s.config.ProducerExpiry = 1 << 60
+	switch s.random.IntN(4) {
+	case 0:
+		s.config.CleanupCompact, s.config.CleanupDelete, s.config.DeleteRetention = true, false, 0
+		s.config.MinCompactionLag, s.config.MinCleanableRatio = 0, 0
+		s.cleaner = NewCleaner(CleanerOptions{KeyBytesMax: 1 << 16})
+	case 1:
+		s.config.Retention = 20 * time.Second
+	}
 	s.changeConfig()
-	for id := range int64(3) {
-		s.sending = append(s.sending, &simProducer{id: 1000 + id})
+	for id := range int64(5) {
+		s.sending = append(s.sending, &simProducer{id: 1000 + id, transactional: id >= 3 && s.cleaner == nil})
 	}
 	s.must(s.disk.MkdirAll("/data"))
 	s.must(s.disk.SyncDir("/"))
@@ -191,8 +202,10 @@ func (s *crashSim) step() bool {
 	switch n := s.random.IntN(100); {
 	case n < 55:
 		err = s.append()
-	case n < 60:
+	case n < 58:
 		err = s.appendFromLeader()
+	case n < 61:
+		err = s.endTransaction()
 	case n < 63:
 		err = s.retry()
 	case n < 73:
@@ -212,6 +225,8 @@ func (s *crashSim) step() bool {
 	case n < 94:
 		s.changeConfig()
 		s.log.SetConfig(s.config)
+	case n < 97:
+		err = s.maintain()
 	default:
 		s.check()
 	}
@@ -261,7 +276,11 @@ func (s *crashSim) newBatch() record.Batch {
 	var producer *simProducer
 	if n := s.random.IntN(len(s.sending) + 1); n < len(s.sending) {
 		producer = s.sending[n]
+		if !producer.transactional && s.random.IntN(20) == 0 {
+			producer.epoch, producer.sequence = producer.epoch+1, 0
+		}
 		options.HasProducer, options.ProducerID, options.ProducerEpoch, options.BaseSequence = true, producer.id, producer.epoch, producer.sequence
+		options.Transactional = producer.transactional
 	}
 	b := record.NewBuilder(options)
 	for range 1 + s.random.IntN(5) {
@@ -273,14 +292,48 @@ func (s *crashSim) newBatch() record.Batch {
 				value[i] = byte(s.random.Uint32())
 			}
 		}
+		if s.random.IntN(10) == 0 {
+			value = nil
+		}
 		b.Append(s.clock.UnixMilli()-int64(s.random.IntN(3000)), []byte(strconv.Itoa(s.random.IntN(9))), value)
 	}
 	batch, err := b.Batch()
 	s.must(err)
 	if producer != nil {
 		producer.sequence = record.AddSequence(producer.sequence, batch.LastOffsetDelta()+1)
+		producer.open = producer.transactional
 	}
 	return slices.Clone(batch)
+}
+
+// endTransaction commits or aborts, as a coordinator does.
+func (s *crashSim) endTransaction() error {
+	p := s.sending[s.random.IntN(len(s.sending))]
+	if !p.open {
+		return nil
+	}
+	marker := record.Marker{ProducerID: p.id, ProducerEpoch: p.epoch, Type: record.Abort, CoordinatorEpoch: 7, Timestamp: s.clock.UnixMilli()}
+	if s.random.IntN(3) == 0 {
+		marker.Type = record.Commit
+	}
+	s.note("end the transaction of producer %d, %v", p.id, marker.Type)
+	p.open = false
+	return s.send(record.AppendMarker(nil, 0, -1, marker), FromCoordinator)
+}
+
+// maintain lets retention work, and compaction.
+func (s *crashSim) maintain() error {
+	m, err := s.log.Maintain(s.clock, s.now.end())
+	s.note("maintain: %+v, %v", m, err)
+	s.start = max(s.start, s.log.StartOffset())
+	s.raised = max(s.raised, s.start)
+	if err != nil || s.cleaner == nil {
+		return err
+	}
+	c, err := s.log.Compact(s.t.Context(), s.cleaner, s.floor)
+	s.note("compact: %+v, %v", c, err)
+	s.kept = max(s.kept, c.End)
+	return err
 }
 
 // send appends whole batches and tells the model.
@@ -295,7 +348,11 @@ func (s *crashSim) send(batches []byte, origin Origin) error {
 		end, rest = stamped.LastOffset()+1, after
 		want = want.with(stamped)
 	}
-	got, err := s.log.Append(s.t.Context(), Append{Batches: batches, Epoch: s.epoch, Origin: origin})
+	in := Append{Batches: batches, Epoch: s.epoch, Origin: origin}
+	if first := record.Batch(batches); origin == FromClient && first.Transactional() {
+		in.Guard = s.log.StartVerification(first.ProducerID(), first.ProducerEpoch(), first.BaseSequence())
+	}
+	got, err := s.log.Append(s.t.Context(), in)
 	if errors.Is(err, ErrSegmentSize) {
 		s.syncProducers() // nothing was appended
 		return nil
@@ -318,8 +375,11 @@ func (s *crashSim) send(batches []byte, origin Origin) error {
 func (s *crashSim) retry() error {
 	p := s.sending[s.random.IntN(len(s.sending))]
 	for _, batch := range slices.Backward(s.now.batches) {
-		if batch.ProducerID() != p.id || batch.ProducerEpoch() != p.epoch {
+		if batch.ProducerID() != p.id || batch.Control() {
 			continue
+		}
+		if batch.ProducerEpoch() != p.epoch {
+			return nil
 		}
 		again := slices.Clone(batch)
 		again.Stamp(0, -1)
@@ -404,6 +464,7 @@ func (s *crashSim) truncate() error {
 	if s.random.IntN(2) == 0 {
 		to = max(to, s.floor)
 	}
+	to = max(to, s.kept) // what compaction has removed for the sake of a later record would be gone
 	s.note("truncate to %d", to)
 	s.branches = append(s.branches, s.now)
 	s.now = s.now.below(to)
@@ -505,7 +566,7 @@ func (s *crashSim) adopt(clean bool, logStart int64) {
 	}
 	candidates := append(slices.Clone(s.branches), s.now)
 	for _, candidate := range slices.Backward(candidates) {
-		if !found && candidate.hasPrefix(got, end) {
+		if !found && s.isPrefix(candidate, got, end) {
 			s.now, found = candidate.below(end), true
 			break
 		}
@@ -530,10 +591,11 @@ func (s *crashSim) adopt(clean bool, logStart int64) {
 	s.check()
 }
 
-// hasPrefix reports whether a log that consists of got and ends at end may be what is left of the line.
-func (l line) hasPrefix(got []record.Batch, end int64) bool {
-	if len(got) == 0 {
-		return end == l.end() || end >= l.origin && l.below(end).end() == end
+// isPrefix reports whether a log that consists of got and ends at end may be what is left of the line.
+func (s *crashSim) isPrefix(l line, got []record.Batch, end int64) bool {
+	if len(got) == 0 || s.cleaner != nil {
+		left := l.below(end)
+		return end >= l.origin && left.end() == end && s.compacted(got, left) == ""
 	}
 	rest := l.from(got[0].BaseOffset())
 	if len(rest) < len(got) {
@@ -545,6 +607,45 @@ func (l line) hasPrefix(got []record.Batch, end int64) bool {
 		}
 	}
 	return end == got[len(got)-1].LastOffset()+1
+}
+
+// compacted tells what is wrong with a log that compaction has made of a line: a record that is not the line's, or one
+// that is missing although it is the last one with its key.
+func (s *crashSim) compacted(got []record.Batch, l line) string {
+	type keyed struct{ key, value string }
+	records := map[int64]keyed{}
+	for _, batch := range got {
+		for each := batch.Records(nil); each.Next(); {
+			r := each.Record()
+			records[r.Offset] = keyed{string(r.Key), string(r.Value)}
+		}
+	}
+	later := map[string]bool{}
+	for _, batch := range slices.Backward(l.from(s.log.StartOffset())) {
+		var all []record.Record
+		for each := batch.Records(nil); each.Next(); {
+			r := *each.Record()
+			r.Key, r.Value = bytes.Clone(r.Key), bytes.Clone(r.Value)
+			all = append(all, r)
+		}
+		for _, r := range slices.Backward(all) {
+			have, found := records[r.Offset]
+			switch {
+			case found && (have.key != string(r.Key) || have.value != string(r.Value)):
+				return fmt.Sprintf("record %d is another one", r.Offset)
+			case !found && r.Offset >= s.log.StartOffset() && !later[string(r.Key)] && r.Value != nil:
+				return fmt.Sprintf("record %d with key %s is missing", r.Offset, r.Key)
+			}
+			later[string(r.Key)] = true
+			delete(records, r.Offset)
+		}
+	}
+	for offset := range records {
+		if offset >= s.log.StartOffset() {
+			return fmt.Sprintf("record %d was never appended", offset)
+		}
+	}
+	return ""
 }
 
 // difference tells where a log that consists of got leaves the line.
@@ -599,12 +700,14 @@ func (s *crashSim) read(offset int64, bytesMax int32, end int64) []record.Batch 
 // syncProducers makes the producers go on where the line says, as clients do that have heard the last answers.
 func (s *crashSim) syncProducers() {
 	for _, p := range s.sending {
-		p.sequence = 0
-	}
-	for _, batch := range s.now.batches {
-		for _, p := range s.sending {
-			if p.id == batch.ProducerID() {
-				p.sequence = record.AddSequence(batch.LastSequence(), 1)
+		p.sequence, p.open = 0, false
+		for _, batch := range s.now.batches {
+			switch {
+			case batch.ProducerID() != p.id:
+			case batch.Control():
+				p.open = false
+			case batch.ProducerEpoch() == p.epoch:
+				p.sequence, p.open = record.AddSequence(batch.LastSequence(), 1), p.transactional
 			}
 		}
 	}
@@ -624,6 +727,12 @@ func (s *crashSim) checkReads() {
 		return
 	}
 	got, want := s.contents(), s.now.from(s.start)
+	if s.cleaner != nil {
+		if wrong := s.compacted(got, s.now); wrong != "" {
+			s.t.Errorf("the compacted log: %s", wrong)
+		}
+		return
+	}
 	if !slices.EqualFunc(got, want, func(a, b record.Batch) bool { return bytes.Equal(a, b) }) {
 		s.t.Errorf("the log holds\n%s\nwant\n%s", describeBatches(got), describeBatches(want))
 	}
@@ -647,7 +756,11 @@ func (s *crashSim) checkReads() {
 
 func (s *crashSim) checkTimestamps() {
 	var records []record.Record
-	for _, batch := range s.now.from(s.start) {
+	batches := s.now.from(s.start)
+	if s.cleaner != nil {
+		batches = s.contents()
+	}
+	for _, batch := range batches {
 		for each := batch.Records(nil); each.Next(); {
 			if r := *each.Record(); r.Offset >= s.start {
 				records = append(records, r)
@@ -668,7 +781,7 @@ func (s *crashSim) checkTimestamps() {
 			s.t.Errorf("look-up of timestamp %d: %+v, %v; want record %d of %d", target, got, found, want, len(records))
 		}
 	}
-	if whole := s.now.from(s.start); len(whole) > 0 && whole[0].BaseOffset() < s.start {
+	if len(batches) > 0 && batches[0].BaseOffset() < s.start {
 		return // of a batch that straddles the log start, the greatest timestamp may be below it
 	}
 	got, found, err := s.log.MaxTimestamp(s.now.end())
@@ -697,6 +810,15 @@ func (s *crashSim) checkEpochs() {
 	}
 	want = want.TruncateFromStart(s.start).TruncateFromEnd(s.now.end())
 	got := s.log.Epochs().TruncateFromEnd(s.now.end()) // epochs without a batch may be there or not
+	if s.cleaner != nil {
+		// Read off the batches that compaction left, after a raised log start was lost, epochs may be missing or late.
+		for _, batch := range s.contents() {
+			if epoch, _ := got.At(max(batch.BaseOffset(), s.start)); epoch != meta.Epoch(batch.PartitionLeaderEpoch()) {
+				s.t.Errorf("epoch %d at %d, want %d", epoch, batch.BaseOffset(), batch.PartitionLeaderEpoch())
+			}
+		}
+		return
+	}
 	if !slices.Equal(got, want) {
 		s.t.Errorf("epochs %v, want %v", got, want)
 	}
@@ -707,24 +829,47 @@ func (s *crashSim) checkEpochs() {
 	}
 }
 
+// checkProducers folds the line: what the log knows came from snapshots, scans and appends in many lives.
 func (s *crashSim) checkProducers() {
-	want := map[int64]Producer{}
+	var want producerState
+	var aborted []AbortedTxn
 	for _, batch := range s.now.batches {
-		if batch.HasProducer() {
-			want[batch.ProducerID()] = Producer{
-				ID: batch.ProducerID(), Epoch: batch.ProducerEpoch(), LastSequence: batch.LastSequence(),
-				LastTimestamp: batch.MaxTimestamp(), CoordinatorEpoch: -1, TxnStart: -1,
+		var p producerBatch
+		found, err := describeProducer(batch, record.NewDecompressor(record.DefaultLimits), &p)
+		s.must(err)
+		if !found {
+			continue
+		}
+		if txn := want.update(&p); txn != nil && txn.aborted {
+			aborted = append(aborted, txn.abortedTxn())
+		}
+	}
+	known, expected := s.log.Producers(), want.list()
+	if s.cleaner != nil { // the record with the last timestamp may be gone
+		for _, list := range [][]Producer{known, expected} {
+			for i := range list {
+				list[i].LastTimestamp = 0
 			}
 		}
 	}
-	for _, got := range s.log.Producers() {
-		if got != want[got.ID] {
-			s.t.Errorf("producer %+v, want %+v", got, want[got.ID])
-		}
-		delete(want, got.ID)
+	if !slices.Equal(known, expected) {
+		s.t.Errorf("producers %+v, want %+v", known, expected)
 	}
-	for _, missing := range want {
-		s.t.Errorf("producer %+v is unknown", missing)
+	stable := s.now.end()
+	if len(want.open) > 0 {
+		stable = max(want.open[0].first, s.start)
+	}
+	if got := s.log.LastStableOffset(s.now.end()); got != stable {
+		s.t.Errorf("last stable offset %d, want %d", got, stable)
+	}
+	from := s.start + s.random.Int64N(s.now.end()-s.start+1)
+	to := from + s.random.Int64N(s.now.end()-from+1)
+	aborted = slices.DeleteFunc(aborted, func(txn AbortedTxn) bool { return txn.Last < from || txn.First >= to })
+	sortAborted(aborted)
+	got, err := s.log.AbortedTxns(from, to)
+	s.must(err)
+	if !slices.Equal(got, aborted) {
+		s.t.Errorf("aborted transactions from %d to %d: %+v, want %+v", from, to, got, aborted)
 	}
 }
 

@@ -84,7 +84,7 @@ func (s *producerState) entriesBefore(ops, later []*appendOp) []producerEntry {
 }
 
 // takeSnapshot writes the producer state as of offset at, of which the batches of ops and all later ones are no part.
-// It is not synced: a torn one fails its checksum and an older one takes its place. The caller holds the slot.
+// The next sync makes it durable; a torn one fails its checksum and an older one takes its place. The caller holds the slot.
 func (l *Log) takeSnapshot(at int64, ops []*appendOp) error {
 	if n := len(l.holder.snapshots); n > 0 && l.holder.snapshots[n-1] >= at {
 		return nil
@@ -101,7 +101,35 @@ func (l *Log) takeSnapshot(at int64, ops []*appendOp) error {
 		return fmt.Errorf("write producer snapshot at %d: %w", at, err)
 	}
 	l.holder.snapshots = append(l.holder.snapshots, at)
+	l.mu.Lock()
+	l.mu.snapshots = append(l.mu.snapshots, at)
+	l.mu.Unlock()
 	l.unsyncedDir.Store(true)
+	return nil
+}
+
+// takeUnsyncedSnapshotsLocked returns the snapshots that somebody must sync, who is the caller from now on.
+func (l *Log) takeUnsyncedSnapshotsLocked() []int64 {
+	unsynced := l.mu.snapshots
+	l.mu.snapshots = nil
+	return unsynced
+}
+
+// syncSnapshots makes the contents of producer snapshots durable; those that were removed meanwhile need not be. Without
+// them a producer whose batches retention has taken would be forgotten.
+func (l *Log) syncSnapshots(offsets []int64) error {
+	for _, at := range offsets {
+		file, err := l.options.FS.Open(l.path(segmentName(at, snapshotSuffix)), os.O_RDWR)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = errors.Join(file.Sync(), file.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("sync producer snapshot at %d: %w", at, err)
+		}
+	}
 	return nil
 }
 

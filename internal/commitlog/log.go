@@ -112,6 +112,7 @@ type Log struct {
 		producers producerState
 		epochs    epochCache
 		recent    recentBatches // of the active segment
+		snapshots []int64       // producer snapshots that were written and not synced
 		truncated uint64        // counts truncations, so that a sync knows that its end is void
 		closed    bool
 	}

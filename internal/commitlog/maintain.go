@@ -66,8 +66,22 @@ func (l *Log) dropFirst(dropped, kept []*segment, reason string) error {
 		return err
 	}
 	l.swapSegments(slices.Clone(kept))
-	if err := l.doom(dropped); err != nil {
-		return l.fail(err)
+	l.mu.Lock()
+	snapshots := l.takeUnsyncedSnapshotsLocked()
+	l.mu.Unlock()
+	if err := l.syncSnapshots(snapshots); err != nil {
+		return l.fail(lost(err))
+	}
+	for i := range dropped {
+		if err := l.syncDir(); err != nil { // one name after the other: else a power cut could keep a segment and take the next
+			return err
+		}
+		if err := l.doom(dropped[i : i+1]); err != nil {
+			return l.fail(err)
+		}
+	}
+	if err := l.syncDir(); err != nil { // a segment that came back without its snapshot would not know its producers
+		return err
 	}
 	l.dropSnapshots(func(at int64) bool { return at < start })
 	l.logger.Info("dropped segments", slog.String("reason", reason), slog.Int("segments", len(dropped)),

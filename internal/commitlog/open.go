@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidemark-io/tidemark/internal/meta"
 	"github.com/tidemark-io/tidemark/internal/record"
 	"github.com/tidemark-io/tidemark/internal/vfs"
 )
@@ -74,10 +73,8 @@ func (l *Log) open() (Recovery, error) {
 	if err := l.publishEnd(end); err != nil {
 		return recovery, err
 	}
-	if earliest, found := l.mu.epochs.Earliest(); recovery.Scanned && found && earliest.Start > l.start.Load() {
-		rebuildEpochs = true // the log start was raised, but not durably: the lineage has forgotten what lies below it
-	}
-	if rebuildEpochs {
+	if earliest, found := l.mu.epochs.Earliest(); rebuildEpochs || recovery.Scanned && found && earliest.Start > l.start.Load() {
+		// There is no lineage, or the log start was raised but not durably, and it has forgotten what lies below.
 		if err := l.rebuildEpochs(); err != nil {
 			return recovery, err
 		}
@@ -210,28 +207,44 @@ func (l *Log) loadEpochs() (rebuild bool, err error) {
 	return false, nil
 }
 
-// rebuildEpochs reads the epochs off the headers of all batches.
+// rebuildEpochs reads the epochs below the earliest known one off the headers of the batches.
 func (l *Log) rebuildEpochs() error {
-	var epochs epochCache
-	for _, s := range *l.segments.Load() {
-		scan := newHeaderScan(s.log, 0, s.size.Load())
-		for {
-			b, err := scan.next()
-			if err == io.EOF {
-				break
-			}
-			if err != nil {
-				scan.close()
-				return fmt.Errorf("rebuild epochs from segment %d: %w", s.base, err)
-			}
-			if epoch := meta.Epoch(b.PartitionLeaderEpoch()); epoch > epochs.LatestEpoch() {
-				_, _ = epochs.assign(epoch, b.BaseOffset()) // neither is negative
-			}
-		}
-		scan.close()
+	known := l.mu.epochs
+	end := l.mu.end
+	if earliest, found := known.Earliest(); found {
+		end = earliest.Start
 	}
-	l.mu.epochs = epochs
+	l.mu.epochs.truncateFromEnd(0)
+	for _, s := range *l.segments.Load() {
+		if s.base >= end {
+			break
+		}
+		if err := l.readEpochs(s, end); err != nil {
+			return fmt.Errorf("rebuild epochs from segment %d: %w", s.base, err)
+		}
+	}
+	for _, entry := range known.Epochs {
+		if entry.Epoch > l.mu.epochs.LatestEpoch() {
+			_, _ = l.mu.epochs.assign(entry.Epoch, entry.Start) // as they were
+		}
+	}
 	return nil
+}
+
+// readEpochs notes the epochs of a segment's batches below end.
+func (l *Log) readEpochs(s *segment, end int64) error {
+	scan := newHeaderScan(s.log, 0, s.size.Load())
+	defer scan.close()
+	for {
+		b, err := scan.next()
+		if err == io.EOF || err == nil && b.BaseOffset() >= end {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		l.noteEpochLocked(b.Batch)
+	}
 }
 
 // settleEnd finds the log end: from the last index entry of a log that was closed cleanly, by a scan otherwise.

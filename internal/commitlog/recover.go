@@ -25,7 +25,6 @@ func (l *Log) recover(recoveryPoint int64) (Recovery, int64, error) {
 	if err := l.loadProducers(segments[first].base); err != nil {
 		return Recovery{}, 0, err
 	}
-	l.mu.epochs.truncateFromEnd(segments[first].base) // the batches tell the rest, of which the file may be ahead
 	r := recoverer{log: l, expected: segments[first].base, epoch: int32(meta.NoEpoch)}
 	report := Recovery{Scanned: true}
 	for i := first; i < len(segments); i++ {
@@ -182,7 +181,11 @@ func (r *recoverer) check(s *segment, b record.Batch) error {
 func (r *recoverer) take(b record.Batch) {
 	r.expected = b.LastOffset() + 1
 	r.epoch = b.PartitionLeaderEpoch()
-	r.log.noteEpochLocked(b)
+	epochs := &r.log.mu.epochs
+	if known, _ := epochs.At(b.BaseOffset()); known != meta.Epoch(r.epoch) && r.epoch >= 0 {
+		epochs.truncateFromEnd(b.BaseOffset()) // the file was ahead of the batches that survived
+		_, _ = epochs.assign(meta.Epoch(r.epoch), b.BaseOffset())
+	}
 }
 
 // replaceTxns makes the transaction index hold exactly txns; if it does already, nothing is written.

@@ -173,6 +173,7 @@ type syncPlan struct {
 	truncated uint64
 	closed    []*segment // with their indexes
 	active    *segment   // nil: nothing was appended to it
+	snapshots []int64
 	dir       bool
 	parent    bool
 	epochs    bool // the file was written for this plan
@@ -194,6 +195,7 @@ func (l *Log) planSync(durable bool) (syncPlan, error) {
 			plan.closed = append(plan.closed, s)
 		}
 	}
+	plan.snapshots = l.takeUnsyncedSnapshotsLocked()
 	if plan.end > l.synced.Load() {
 		plan.active = segments[len(segments)-1]
 		plan.active.pin()
@@ -255,6 +257,9 @@ func (l *Log) syncFilesInOrder(plan syncPlan) error {
 		if err := plan.active.sync(false); err != nil {
 			return err
 		}
+	}
+	if err := l.syncSnapshots(plan.snapshots); err != nil {
+		return err
 	}
 	if plan.parent {
 		if err := l.syncMetadata(); err != nil {

@@ -210,7 +210,6 @@ func (l *Log) doom(segments []*segment) error {
 		l.holder.doomed = append(l.holder.doomed, doomedSegment{s, now})
 		l.doomedCount.Store(int32(len(l.holder.doomed)))
 		l.unsyncedDir.Store(true)
-		l.dropSnapshots(func(at int64) bool { return at == s.base })
 	}
 	return nil
 }
@@ -222,6 +221,7 @@ func (l *Log) doomTail(segments []*segment) error {
 		if err := l.doom(segments[i : i+1]); err != nil {
 			return err
 		}
+		l.dropSnapshots(func(at int64) bool { return at == segments[i].base })
 		if err := l.options.FS.SyncDir(l.options.Dir); err != nil {
 			return fmt.Errorf("sync directory: %w", err)
 		}
