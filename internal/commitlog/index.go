@@ -60,12 +60,13 @@ type index struct {
 	width int
 	mu    struct {
 		sync.Mutex
-		written int    // entries in the file
-		missing bool   // the file should exist and does not
-		stale   bool   // the file holds bytes that are to be cut before the next write
-		loaded  bool   // fence holds every 64th of them
-		fence   []byte // append-only: readers keep older headers of the slice
-		tail    []byte // entries that follow those in the file; append-only too
+		written  int    // entries in the file
+		missing  bool   // the file should exist and does not
+		stale    bool   // the file holds bytes that are to be cut before the next write
+		replaced int    // counts replacements, so that a flush knows that what it wrote is void
+		loaded   bool   // fence holds every 64th of them
+		fence    []byte // append-only: readers keep older headers of the slice
+		tail     []byte // entries that follow those in the file; append-only too
 	}
 }
 
@@ -89,13 +90,14 @@ type indexView struct {
 	written         int
 	missing, loaded bool
 	stale           bool
+	replaced        int
 	fence, tail     []byte
 }
 
 func (x *index) view() indexView {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return indexView{x.file, x.mu.written, x.mu.missing, x.mu.loaded, x.mu.stale, x.mu.fence, x.mu.tail}
+	return indexView{x.file, x.mu.written, x.mu.missing, x.mu.loaded, x.mu.stale, x.mu.replaced, x.mu.fence, x.mu.tail}
 }
 
 // count is the number of entries.
@@ -137,7 +139,7 @@ func (x *index) flush(fsys vfs.FS, name string) error {
 			return fmt.Errorf("cut stale index: %w", err)
 		}
 		x.mu.Lock()
-		x.mu.stale = false
+		x.mu.stale = x.mu.replaced != v.replaced
 		x.mu.Unlock()
 	}
 	if len(v.tail) == 0 {
@@ -148,6 +150,9 @@ func (x *index) flush(fsys vfs.FS, name string) error {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.mu.replaced != v.replaced {
+		return nil // a reader found the index wrong meanwhile: all is to be written again
+	}
 	if v.loaded {
 		x.mu.fence = appendFence(x.mu.fence, v.tail, v.written, x.width)
 	}
@@ -214,7 +219,7 @@ func (x *index) ascends(last, next []byte) bool {
 	if x.width == offsetEntryBytes {
 		return offsetColumn.of(next) > offsetColumn.of(last) && positionColumn.of(next) > positionColumn.of(last)
 	}
-	return timestampColumn.of(next) >= timestampColumn.of(last) && timeOffsetColumn.of(next) >= timeOffsetColumn.of(last)
+	return timestampColumn.of(next) > timestampColumn.of(last) && timeOffsetColumn.of(next) > timeOffsetColumn.of(last)
 }
 
 // negative tells whether a column that is relative to the segment's start lies before it.
@@ -275,9 +280,12 @@ func (x *index) last() (e entry, found bool, err error) {
 	case v.written == 0:
 		return e, false, nil
 	default:
-		if _, err := v.file.ReadAt(e[:x.width], int64(v.written-1)*int64(x.width)); err != nil && err != io.EOF {
+		buf := fenceBlocks.Get().(*[fenceEvery * timeEntryBytes]byte)
+		defer fenceBlocks.Put(buf)
+		if _, err := v.file.ReadAt(buf[:x.width], int64(v.written-1)*int64(x.width)); err != nil && err != io.EOF {
 			return e, false, fmt.Errorf("read index: %w", err)
 		}
+		copy(e[:], buf[:x.width])
 	}
 	if x.negative(e[:]) {
 		return e, false, fmt.Errorf("%w: negative last entry", errIndexCorrupt)
@@ -317,11 +325,37 @@ func (x *index) truncate(by column, target int64) error {
 	return nil
 }
 
-// replace puts entries, built from the segment's batches, in the place of whatever there was. They are in memory until
-// the next flush cuts what the file held and writes them.
+// distrust says that the file misled a look-up which saw v: the index is to be built again.
+func (x *index) distrust(v indexView) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.mu.replaced == v.replaced {
+		x.mu.missing, x.mu.loaded = true, false
+	}
+}
+
+// replace puts entries, built from the segment's batches, in the place of an index that could not be loaded; one that was
+// loaded or replaced meanwhile stays. Entries that the writer has added since stay too. All are in memory until the next
+// flush cuts what the file held and writes them.
 func (x *index) replace(entries []byte) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.mu.loaded {
+		return
+	}
+	later := x.mu.tail
+	for len(entries) > 0 && len(later) > 0 && !x.ascends(entries[len(entries)-x.width:], later) {
+		later = later[x.width:]
+	}
 	x.mu.stale = x.file != nil
-	x.mu.written, x.mu.missing, x.mu.loaded, x.mu.fence, x.mu.tail = 0, false, true, nil, entries
+	x.mu.replaced++
+	x.mu.written, x.mu.missing, x.mu.loaded, x.mu.fence, x.mu.tail = 0, false, true, nil, append(entries, later...)
+}
+
+// reset is replace by the holder of the write slot, of an index that may be whole.
+func (x *index) reset(entries []byte) {
+	x.mu.Lock()
+	x.mu.loaded, x.mu.tail = false, nil
+	x.mu.Unlock()
+	x.replace(entries)
 }

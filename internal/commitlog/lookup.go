@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -138,9 +139,14 @@ func (s *segment) firstAt(ts, start, end, limit int64) (TimeOffset, bool, error)
 func (s *segment) beforeTimestamp(ts, start, limit int64) (int64, error) {
 	offset := max(start-s.base, 0)
 	e, found, err := s.times.floor(timestampColumn, ts)
+	if errors.Is(err, errIndexCorrupt) {
+		if err := s.rebuildIndexes(); err != nil {
+			return 0, err
+		}
+		e, found, err = s.times.floor(timestampColumn, ts)
+	}
 	if err != nil {
-		// Both indexes are rebuilt when find meets the damage; the start of the segment is right meanwhile.
-		found = false
+		return 0, err
 	}
 	if found {
 		offset = max(offset, timeOffsetColumn.of(e[:]))

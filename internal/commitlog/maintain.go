@@ -93,7 +93,7 @@ func (l *Log) dropFirst(dropped, kept []*segment, reason string) error {
 func (l *Log) droppable(now time.Time, highWatermark int64, set *settings) (drop int, reason string, err error) {
 	segments := *l.segments.Load()
 	start := l.start.Load()
-	excess := int64(math.MinInt64)
+	excess := int64(math.MinInt64 / 2) // no bound
 	if set.CleanupDelete && set.RetentionBytes >= 0 {
 		excess = l.Size() - set.RetentionBytes
 	}

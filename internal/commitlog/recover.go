@@ -157,7 +157,13 @@ func (r *recoverer) segment(s *segment) (cut, err error) {
 	}
 	s.size.Store(good)
 	s.writer.sinceIndexed, s.writer.largest, s.writer.firstTimestamp = build.sinceIndexed, build.largest, firstTimestamp
-	build.install(s)
+	s.writer.indexed = unknownTimestamp
+	build.indexTime()
+	s.offsets.reset(build.offsets)
+	s.times.reset(build.times)
+	s.mu.Lock()
+	s.mu.largest, s.mu.known = build.largest, true
+	s.mu.Unlock()
 	return cut, s.replaceTxns(aborted)
 }
 

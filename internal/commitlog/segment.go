@@ -59,6 +59,7 @@ type segment struct {
 	writer struct { // of the holder of the write slot
 		bytes            int64     // in the file, published or not
 		sinceIndexed     int64     // bytes since the last index entry
+		indexed          int64     // the last timestamp in the time index; unknownTimestamp until read
 		firstTimestamp   int64     // of the first batch, for rolls by time; unknownTimestamp until read
 		created          time.Time // by this process's clock
 		largest          timePoint // not published yet
@@ -102,7 +103,7 @@ func newSegment(fsys vfs.FS, dir string, base int64, suffix string) *segment {
 	s.spacing.Store(4096)
 	s.mu.suffix = suffix
 	s.unpin = func() { s.pins.Add(-1) }
-	s.writer.firstTimestamp = unknownTimestamp
+	s.writer.firstTimestamp, s.writer.indexed = unknownTimestamp, unknownTimestamp
 	s.writer.largest = timePoint{record.NoTimestamp, base}
 	return s
 }
@@ -238,10 +239,21 @@ func (s *segment) admit(batch record.Batch, position int64) {
 
 // indexTime adds the greatest timestamp so far to the time index, if it is greater than the last entry.
 func (s *segment) indexTime() {
-	largest := s.writer.largest
-	if last, found, err := s.times.last(); err == nil && (!found || largest.timestamp > timestampColumn.of(last[:])) && largest.timestamp >= 0 {
+	w := &s.writer
+	if w.indexed == unknownTimestamp {
+		last, found, err := s.times.last()
+		if err != nil {
+			return // a look-up will find the index broken and build it again
+		}
+		w.indexed = record.NoTimestamp
+		if found {
+			w.indexed = timestampColumn.of(last[:])
+		}
+	}
+	if w.largest.timestamp > w.indexed {
 		var e [timeEntryBytes]byte
-		s.times.append(appendTimeEntry(e[:0], largest.timestamp, largest.last-s.base))
+		s.times.append(appendTimeEntry(e[:0], w.largest.timestamp, w.largest.last-s.base))
+		w.indexed = w.largest.timestamp
 	}
 }
 
@@ -261,6 +273,17 @@ func (s *segment) resume() error {
 	w := &s.writer
 	if w.firstTimestamp != unknownTimestamp {
 		return nil
+	}
+	// From here on no reader finds an index that it must rebuild.
+	for _, x := range []*index{&s.offsets, &s.times} {
+		if _, err := x.load(); errors.Is(err, errIndexCorrupt) {
+			err = s.rebuildIndexes()
+			if err != nil {
+				return err
+			}
+		} else if err != nil {
+			return fmt.Errorf("resume segment %d: %w", s.base, err)
+		}
 	}
 	largest, err := s.largest()
 	if err != nil {
@@ -366,38 +389,56 @@ func (l located) span() batchSpan {
 	}
 }
 
-// find returns the first batch below limit (a position) whose last offset is offset or above, io.EOF if there is none.
-func (s *segment) find(offset, limit int64) (batchSpan, error) {
-	l, err := s.findOnce(offset, limit)
+// seek starts a scan at the last indexed batch whose column by is not above target, or at the start of the segment. An
+// index entry is believed only if the batch it points to is the one it names; else the index is built again.
+func (s *segment) seek(by column, target, limit int64) (headerScan, error) {
+	scan, err := s.seekOnce(by, target, limit)
 	if errors.Is(err, errIndexCorrupt) {
 		if err := s.rebuildIndexes(); err != nil {
-			return batchSpan{}, err
+			return headerScan{}, err
 		}
-		return s.findOnce(offset, limit)
+		return s.seekOnce(by, target, limit)
 	}
-	return l, err
+	return scan, err
 }
 
-func (s *segment) findOnce(offset, limit int64) (batchSpan, error) {
-	e, found, err := s.offsets.floor(offsetColumn, max(offset-s.base, 0))
+func (s *segment) seekOnce(by column, target, limit int64) (headerScan, error) {
+	seen := s.offsets.view()
+	e, found, err := s.offsets.floor(by, target)
+	if err != nil {
+		return headerScan{}, err
+	}
+	if !found {
+		return newHeaderScan(s.log, 0, limit), nil
+	}
+	position, last := positionColumn.of(e[:]), s.base+offsetColumn.of(e[:])
+	scan := newHeaderScan(s.log, position, limit)
+	if position >= limit {
+		return scan, nil
+	}
+	b, err := scan.next()
+	if damaged(err) || err == nil && b.LastOffset() != last {
+		scan.close()
+		s.offsets.distrust(seen)
+		return headerScan{}, fmt.Errorf("%w: position %d is not the batch that ends with offset %d", errIndexCorrupt, position, last)
+	}
+	if err != nil {
+		scan.close()
+		return headerScan{}, err
+	}
+	scan.position = position
+	return scan, nil
+}
+
+// find returns the first batch below limit (a position) whose last offset is offset or above, io.EOF if there is none.
+func (s *segment) find(offset, limit int64) (batchSpan, error) {
+	scan, err := s.seek(offsetColumn, max(offset-s.base, 0), limit)
 	if err != nil {
 		return batchSpan{}, err
 	}
-	position := int64(0)
-	if found {
-		position = positionColumn.of(e[:])
-	}
-	if position > limit {
-		return batchSpan{}, io.EOF
-	}
-	scan := newHeaderScan(s.log, position, limit)
 	defer scan.close()
-	for first := found; ; first = false {
+	for {
 		l, err := scan.next()
-		if first && (errors.Is(err, record.ErrCorrupt) || err == nil && l.LastOffset() != s.base+offsetColumn.of(e[:])) {
-			return batchSpan{}, fmt.Errorf("%w: position %d is not the batch that ends with offset %d",
-				errIndexCorrupt, position, s.base+offsetColumn.of(e[:]))
-		}
 		if err != nil {
 			return batchSpan{}, err
 		}
@@ -409,40 +450,30 @@ func (s *segment) findOnce(offset, limit int64) (batchSpan, error) {
 
 // cut is the greatest batch boundary that is not above limit; from is one below it.
 func (s *segment) cut(from, limit int64) (int64, error) {
-	e, found, err := s.offsets.floor(positionColumn, limit)
-	if err != nil && !errors.Is(err, errIndexCorrupt) {
+	scan, err := s.seek(positionColumn, limit, s.size.Load())
+	if err != nil {
 		return 0, err
 	}
-	if found && err == nil {
-		from = max(from, positionColumn.of(e[:]))
-	}
-	scan := newHeaderScan(s.log, from, s.size.Load())
 	defer scan.close()
+	scan.position = max(scan.position, from)
 	for {
+		from = scan.position
 		l, err := scan.next()
 		switch {
-		case err == io.EOF:
+		case err == io.EOF || err == nil && l.after() > limit:
 			return from, nil
 		case err != nil:
 			return 0, err
-		case l.after() > limit:
-			return l.position, nil
 		}
-		from = l.after()
 	}
 }
 
 // endBefore is the end of the last batch before position, a batch boundary; the base at the beginning of the segment.
 func (s *segment) endBefore(position int64) (int64, error) {
-	e, found, err := s.offsets.floor(positionColumn, position-1)
-	if err != nil && !errors.Is(err, errIndexCorrupt) {
+	scan, err := s.seek(positionColumn, position-1, position)
+	if err != nil {
 		return 0, err
 	}
-	from := int64(0)
-	if found && err == nil {
-		from = positionColumn.of(e[:])
-	}
-	scan := newHeaderScan(s.log, from, position)
 	defer scan.close()
 	end := s.base
 	for {
@@ -508,14 +539,16 @@ func (b *indexBuilder) indexTime() {
 	}
 }
 
-// install ends the time index and puts both into the segment.
+// install ends the time index and puts both into the place of indexes that cannot be loaded; a reader may do that.
 func (b *indexBuilder) install(s *segment) {
 	b.indexTime()
 	s.offsets.replace(b.offsets)
 	s.times.replace(b.times)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.largest, s.mu.known = b.largest, true
+	if !s.mu.known {
+		s.mu.largest, s.mu.known = b.largest, true
+	}
 }
 
 // rename moves all files of the segment from one suffix to another: the batches last, but first when the segment leaves the

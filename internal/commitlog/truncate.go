@@ -137,6 +137,7 @@ func (s *segment) truncate(end, position int64) error {
 		return fmt.Errorf("truncate segment %d: %w", s.base, err)
 	}
 	s.writer.bytes = position
+	s.writer.indexed = unknownTimestamp
 	s.sealed.Store(false)
 	return s.remeasure(position)
 }
