@@ -65,7 +65,7 @@ func New(config Config) (*Broker, error) {
 		return nil, fmt.Errorf("broker config: Settings: %w", err)
 	}
 	return &Broker{
-		config: config, configs: configs, logger: config.Logger.With(slog.Int("broker", int(config.BrokerID))),
+		config: config, configs: configs, logger: config.Logger,
 		phases: console.NewPhases(config.Now), gatherer: prometheus.NewRegistry(), ready: make(chan struct{}),
 	}, nil
 }

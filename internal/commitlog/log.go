@@ -371,7 +371,7 @@ func (l *Log) close(sync bool) error {
 // the log end, the epochs; with sync it makes them and the batches durable.
 func (l *Log) settle(sync bool) error {
 	active := l.active()
-	touched := active.writer.firstTimestamp != unknownTimestamp
+	touched := active.writer.bytes > 0 && active.writer.firstTimestamp != unknownTimestamp
 	if touched {
 		if err := active.flushIndexes(true); err != nil {
 			return l.fail(err)
