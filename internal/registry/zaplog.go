@@ -44,6 +44,9 @@ var harmless = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"serving client traffic insecurely; this is strongly discouraged!":                     true,
 	"simple token is not cryptographically signed":                                         true,
+	// A new member has no term yet when it first looks; it looks again.
+	"Failed to detect schema version":  true,
+	"failed to update storage version": true,
 }
 
 // zapCore writes to slog.
