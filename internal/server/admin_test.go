@@ -26,7 +26,7 @@ func adminServer(t *testing.T, topics ...string) (*Server, *client, *meta.Image)
 		t.Fatal(err)
 	}
 	local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9092}
-	return s, &client{listener: &s.config.Listeners[0], local: local}, image
+	return s, &client{listener: &s.config.Listeners[0], local: local, remote: local}, image
 }
 
 func adminImage(topics ...string) *meta.Image {

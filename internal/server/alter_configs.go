@@ -17,7 +17,7 @@ import (
 
 // alterConfigs replaces the whole of what is set for topics and brokers (key 33): what is not mentioned is removed.
 // Clients should prefer IncrementalAlterConfigs.
-func (s *Server) alterConfigs(ctx context.Context, _ *client, req *kmsg.AlterConfigsRequest) (kmsg.Response, error) {
+func (s *Server) alterConfigs(ctx context.Context, c *client, req *kmsg.AlterConfigsRequest) (kmsg.Response, error) {
 	resp := req.ResponseKind().(*kmsg.AlterConfigsResponse)
 	resources := make([]alteredResource, len(req.Resources))
 	for i, asked := range req.Resources {
@@ -25,11 +25,11 @@ func (s *Server) alterConfigs(ctx context.Context, _ *client, req *kmsg.AlterCon
 		if asked.ResourceType == kmsg.ConfigResourceTypeBrokerLogger {
 			resources[i].refused = unknownKind(asked.ResourceType)
 		}
-		for _, c := range asked.Configs {
-			resources[i].settings = append(resources[i].settings, controller.Setting{Name: c.Name, Value: c.Value})
+		for _, config := range asked.Configs {
+			resources[i].settings = append(resources[i].settings, controller.Setting{Name: config.Name, Value: config.Value})
 		}
 	}
-	s.alter(ctx, resources, func(replaced []*alteredResource) ([]error, int64, error) {
+	s.alter(ctx, resources, func(ctx context.Context, replaced []*alteredResource) ([]error, int64, error) {
 		replacements := make([]controller.ReplaceConfig, len(replaced))
 		for i, r := range replaced {
 			replacements[i] = controller.ReplaceConfig{Resource: r.resource, Settings: r.settings}
@@ -38,12 +38,28 @@ func (s *Server) alterConfigs(ctx context.Context, _ *client, req *kmsg.AlterCon
 	})
 	for i := range resources {
 		r := &resources[i]
+		if r.refused.code == 0 && !req.ValidateOnly {
+			s.log.Info("configuration replaced", "resource", r.kind.String()+" "+r.name, "settings", s.shownSettings(r.settings),
+				"peer", c.remote.String(), "client", c.id)
+		}
 		answer := kmsg.NewAlterConfigsResponseResource()
 		answer.ResourceType, answer.ResourceName = r.kind, r.name
 		answer.ErrorCode, answer.ErrorMessage = r.refused.code, r.refused.text()
 		resp.Resources = append(resp.Resources, answer)
 	}
 	return resp, nil
+}
+
+// shownSettings renders settings for the log, secrets left out.
+func (s *Server) shownSettings(settings []controller.Setting) []string {
+	shown := make([]string, len(settings))
+	for i, setting := range settings {
+		shown[i] = setting.Name
+		if setting.Value != nil {
+			shown[i] += "=" + s.shownValue(setting.Name, *setting.Value)
+		}
+	}
+	return shown
 }
 
 // alteredResource is one resource whose configuration shall change, and what became of it.
@@ -61,8 +77,10 @@ type alteredResource struct {
 // alter judges the resources and lets change write those that may be written: topics and brokers. It returns once this
 // broker's Image shows what was written (D13).
 func (s *Server) alter(
-	ctx context.Context, resources []alteredResource, change func([]*alteredResource) ([]error, int64, error),
+	ctx context.Context, resources []alteredResource, change func(context.Context, []*alteredResource) ([]error, int64, error),
 ) {
+	ctx, cancel := adminTimeout(ctx, 0)
+	defer cancel()
 	type key struct {
 		kind kmsg.ConfigResourceType
 		name string
@@ -86,7 +104,7 @@ func (s *Server) alter(
 	if len(altered) == 0 {
 		return
 	}
-	results, revision, err := change(altered)
+	results, revision, err := change(ctx, altered)
 	if err == nil {
 		err = s.waitFor(ctx, revision)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // createPartitions adds partitions to topics (key 37), each for itself; there is one answer for each topic.
-func (s *Server) createPartitions(ctx context.Context, _ *client, req *kmsg.CreatePartitionsRequest) (kmsg.Response, error) {
+func (s *Server) createPartitions(ctx context.Context, c *client, req *kmsg.CreatePartitionsRequest) (kmsg.Response, error) {
 	resp := req.ResponseKind().(*kmsg.CreatePartitionsResponse)
 	asked, times := firstMentions(req.Topics, func(t *kmsg.CreatePartitionsRequestTopic) string { return t.Topic })
 	var topics []controller.MorePartitions
@@ -20,12 +20,17 @@ func (s *Server) createPartitions(ctx context.Context, _ *client, req *kmsg.Crea
 			topics = append(topics, morePartitions(t))
 		}
 	}
+	ctx, cancel := adminTimeout(ctx, req.TimeoutMillis)
+	defer cancel()
 	results := s.expand(ctx, topics, req.ValidateOnly)
 	for _, t := range asked {
 		refused := invalidRequest("Duplicate topic name.")
 		if times[t.Topic] == 1 {
 			refused = s.refusedBy(results[0])
 			results = results[1:]
+		}
+		if refused.code == 0 && !req.ValidateOnly {
+			s.log.Info("partitions added", "topic", t.Topic, "partitions", t.Count, "peer", c.remote.String(), "client", c.id)
 		}
 		if refused.code == kerr.UnknownTopicOrPartition.Code {
 			refused.message = "" // Kafka leaves it to the code here

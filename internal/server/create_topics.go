@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-io/tidemark/internal/controller"
@@ -12,30 +14,52 @@ import (
 // createTopics creates topics (key 19), each for itself: one may be refused while others are created. With
 // validate_only the answer is the same, and nothing is written (U-121). It answers once this broker's Image shows what
 // was created (D13).
-func (s *Server) createTopics(ctx context.Context, _ *client, req *kmsg.CreateTopicsRequest) (kmsg.Response, error) {
+func (s *Server) createTopics(ctx context.Context, c *client, req *kmsg.CreateTopicsRequest) (kmsg.Response, error) {
 	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
 	asked, times := firstMentions(req.Topics, func(t *kmsg.CreateTopicsRequestTopic) string { return t.Topic })
+	ctx, cancel := adminTimeout(ctx, req.TimeoutMillis)
+	defer cancel()
 	var topics []controller.NewTopic
 	for _, t := range asked {
-		if times[t.Topic] == 1 {
+		if times[t.Topic] == 1 && !reservedTopic(t.Topic) {
 			topics = append(topics, newTopic(t))
 		}
 	}
-	created := s.create(ctx, topics, req.ValidateOnly)
+	created := s.create(ctx, c, topics, req.ValidateOnly)
 	d := describer{server: s, image: s.config.Image(), req: kmsg.NewPtrDescribeConfigsRequest()}
 	for _, t := range asked {
 		answer := kmsg.NewCreateTopicsResponseTopic()
 		answer.Topic = t.Topic
-		if times[t.Topic] > 1 {
-			refused := invalidRequest("Duplicate topic name.")
-			answer.ErrorCode, answer.ErrorMessage = refused.code, refused.text()
-		} else {
+		switch {
+		case times[t.Topic] > 1:
+			answer.ErrorCode, answer.ErrorMessage = kerr.InvalidRequest.Code, kmsg.StringPtr("Duplicate topic name.")
+		case reservedTopic(t.Topic):
+			answer.ErrorCode = kerr.InvalidRequest.Code
+			answer.ErrorMessage = kmsg.StringPtr("Creation of internal topic " + t.Topic + " is prohibited.")
+		default:
 			d.created(&answer, &created[0])
 			created = created[1:]
 		}
 		resp.Topics = append(resp.Topics, answer)
 	}
 	return resp, nil
+}
+
+// reservedTopic tells whether brokers alone create the topic, since what it holds decides about the bytes of others
+// (D10, D11).
+func reservedTopic(name string) bool { return meta.AlwaysFlushed(name) }
+
+// adminPatience is how long an admin request may take that names no time itself.
+const adminPatience = 30 * time.Second
+
+// adminTimeout bounds an admin request by the time that it names; what is not done by then is answered
+// REQUEST_TIMED_OUT, and may happen later.
+func adminTimeout(ctx context.Context, millis int32) (context.Context, context.CancelFunc) {
+	patience := adminPatience
+	if millis > 0 {
+		patience = time.Duration(millis) * time.Millisecond
+	}
+	return context.WithTimeout(ctx, patience)
 }
 
 // newTopic translates the request.
@@ -60,7 +84,7 @@ func brokerIDs(ids []int32) []meta.BrokerID {
 }
 
 // create lets the controller's side create topics, and waits until this broker's Image shows them.
-func (s *Server) create(ctx context.Context, topics []controller.NewTopic, validateOnly bool) []controller.CreatedTopic {
+func (s *Server) create(ctx context.Context, c *client, topics []controller.NewTopic, validateOnly bool) []controller.CreatedTopic {
 	if len(topics) == 0 {
 		return nil
 	}
@@ -72,6 +96,12 @@ func (s *Server) create(ctx context.Context, topics []controller.NewTopic, valid
 		created = make([]controller.CreatedTopic, len(topics))
 		for i := range created {
 			created[i].Err = err
+		}
+	}
+	for i := range created {
+		if created[i].Err == nil && !validateOnly {
+			s.log.Info("topic created", "topic", topics[i].Name, "partitions", created[i].Partitions,
+				"replicas", created[i].Replication, "peer", c.remote.String(), "client", c.id)
 		}
 	}
 	return created

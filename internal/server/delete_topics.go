@@ -12,7 +12,7 @@ import (
 
 // deleteTopics deletes topics by name, from version 6 on also by id (key 20), each for itself. Topics that brokers keep
 // for themselves are refused (U-113, D15).
-func (s *Server) deleteTopics(ctx context.Context, _ *client, req *kmsg.DeleteTopicsRequest) (kmsg.Response, error) {
+func (s *Server) deleteTopics(ctx context.Context, c *client, req *kmsg.DeleteTopicsRequest) (kmsg.Response, error) {
 	resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
 	topics := req.Topics
 	if req.Version < 6 {
@@ -39,6 +39,8 @@ func (s *Server) deleteTopics(ctx context.Context, _ *client, req *kmsg.DeleteTo
 		}
 	}
 
+	ctx, cancel := adminTimeout(ctx, req.TimeoutMillis)
+	defer cancel()
 	deleted := s.remove(ctx, doomed)
 	for i, t := range asked {
 		answer := kmsg.NewDeleteTopicsResponseTopic()
@@ -46,6 +48,7 @@ func (s *Server) deleteTopics(ctx context.Context, _ *client, req *kmsg.DeleteTo
 		if refused[i].code == 0 {
 			if refused[i] = s.refusedBy(deleted[0].Err); refused[i].code == 0 {
 				answer.Topic, answer.TopicID = &deleted[0].Name, deleted[0].ID
+				s.log.Info("topic deleted", "topic", deleted[0].Name, "id", deleted[0].ID.String(), "peer", c.remote.String(), "client", c.id)
 			}
 			deleted = deleted[1:]
 		}

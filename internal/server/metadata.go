@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -22,7 +23,7 @@ func (s *Server) metadata(ctx context.Context, c *client, req *kmsg.MetadataRequ
 		return refuseMetadata(resp, req, fault), nil
 	}
 	if !byID && (req.Version < 4 || req.AllowAutoTopicCreation) {
-		s.createAsked(ctx, req)
+		s.createAsked(ctx, c, req)
 	}
 
 	v := s.viewFor(c)
@@ -167,9 +168,12 @@ func (f leaderFault) code(knowsListeners bool) int16 {
 	return kerr.LeaderNotAvailable.Code
 }
 
+// creationPatience is how long a Metadata request waits for the topics that it creates; the client asks again anyway.
+const creationPatience = 5 * time.Second
+
 // createAsked creates the topics of a request that do not exist and may be created. Failures are not reported: the
 // answer then says that the topic is unknown, and the client asks again.
-func (s *Server) createAsked(ctx context.Context, req *kmsg.MetadataRequest) {
+func (s *Server) createAsked(ctx context.Context, c *client, req *kmsg.MetadataRequest) {
 	image := s.config.Image()
 	var names []string
 	for i := range req.Topics {
@@ -186,7 +190,9 @@ func (s *Server) createAsked(ctx context.Context, req *kmsg.MetadataRequest) {
 	for i, name := range names {
 		topics[i] = controller.NewTopic{Name: name, Partitions: -1, Replication: -1}
 	}
-	for i, created := range s.create(ctx, topics, false) {
+	ctx, cancel := context.WithTimeout(ctx, creationPatience)
+	defer cancel()
+	for i, created := range s.create(ctx, c, topics, false) {
 		if created.Err != nil && !errors.Is(created.Err, controller.ErrTopicExists) {
 			s.log.Warn("a topic that a client asked for could not be created", "topic", names[i], "err", created.Err)
 		}
