@@ -330,7 +330,7 @@ func (s *segment) truncateTxns(end int64) error {
 		return fmt.Errorf("truncate transaction index of segment %d: %w", s.base, err)
 	}
 	defer file.Close()
-	if err := file.Truncate(size); err != nil {
+	if err := errors.Join(file.Truncate(size), file.Sync()); err != nil {
 		return fmt.Errorf("truncate transaction index of segment %d: %w", s.base, err)
 	}
 	s.writer.transactionBytes = size

@@ -304,10 +304,15 @@ func (s *producerState) update(b *producerBatch) (completed *completedTxn) {
 		lastOffset:   b.last,
 		timestamp:    b.maxTimestamp,
 	})
-	if b.transactional && entry.txnFirst < 0 {
+	if !b.transactional {
+		return nil
+	}
+	if s.verifications[b.producer].epoch <= b.epoch { // also one from before a truncation that brought the transaction back
+		delete(s.verifications, b.producer)
+	}
+	if entry.txnFirst < 0 {
 		entry.txnFirst = b.base
 		s.openTxn(openTxn{first: b.base, producer: b.producer})
-		delete(s.verifications, b.producer)
 	}
 	return nil
 }
