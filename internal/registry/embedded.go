@@ -86,6 +86,8 @@ type Embedded struct {
 	etcd    *embed.Etcd
 	store   *etcdStore
 	failure *failure
+	life    context.Context // of the store: ends, with its cause, at Close or when the member fails
+	finish  context.CancelCauseFunc
 	socket  string
 	quiet   atomic.Bool // from Close on
 	closing sync.Once
@@ -106,6 +108,7 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	e := &Embedded{config: c, failure: newFailure(), ballast: ballast{
 		path: filepath.Join(c.Dir, ballastName), size: c.BallastBytes, free: c.FreeBytes,
 	}}
+	e.life, e.finish = context.WithCancelCause(context.Background())
 	if err := e.ballast.release(); err != nil {
 		return nil, fmt.Errorf("release registry ballast: %w", err)
 	}
@@ -124,8 +127,14 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	}
 	result := make(chan started, 1)
 	go func() {
-		etcd, err := embed.StartEtcd(config)
-		result <- started{etcd, err}
+		r := started{}
+		defer func() {
+			if fault := recover(); fault != nil { // etcd panics on some damaged files
+				r = started{err: fmt.Errorf("its files are damaged: %v", fault)}
+			}
+			result <- r
+		}()
+		r.etcd, r.err = embed.StartEtcd(config)
 	}()
 	select {
 	case r := <-result:
@@ -136,7 +145,8 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	case <-e.failure.closed:
 		return nil, e.failedError("start registry in " + c.Dir)
 	}
-	e.store = newEtcdStore(v3client.New(e.etcd.Server))
+	e.store = &etcdStore{client: v3client.New(e.etcd.Server), life: e.life, finish: e.finish}
+	context.AfterFunc(e.life, e.closeListeners)
 	select {
 	case <-e.etcd.Server.ReadyNotify():
 		return e, nil
@@ -180,10 +190,13 @@ func (e *Embedded) etcdConfig() (*embed.Config, error) {
 // fail is called by etcd's logger on a goroutine that then blocks for ever.
 func (e *Embedded) fail(reason string) {
 	e.failure.set(reason)
-	if e.store != nil {
-		e.store.finish(e.failedError("registry"))
-	}
-	if e.etcd != nil {
+	e.quiet.Store(true) // what follows is of no use
+	e.finish(e.failedError("registry"))
+}
+
+// closeListeners keeps etcdctl from waiting for a member that has failed.
+func (e *Embedded) closeListeners() {
+	if errors.Is(context.Cause(e.life), ErrFailed) {
 		for _, listener := range e.etcd.Clients {
 			_ = listener.Close() // the member is lost already
 		}

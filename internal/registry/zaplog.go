@@ -39,14 +39,14 @@ func (h blockForEver) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Fiel
 	select {}
 }
 
-// harmless lists warnings that every start would print although nothing is wrong.
+// harmless lists lines that a start would print although nothing is wrong. A new member has no
+// term yet when it first looks for its storage version; it looks again.
 var harmless = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"serving client traffic insecurely; this is strongly discouraged!":                     true,
+	"Failed to detect schema version":                                                      true,
+	"failed to update storage version":                                                     true,
 	"simple token is not cryptographically signed":                                         true,
-	// A new member has no term yet when it first looks; it looks again.
-	"Failed to detect schema version":  true,
-	"failed to update storage version": true,
 }
 
 // zapCore writes to slog.
@@ -103,7 +103,7 @@ type discard struct{}
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 func (discard) Sync() error                 { return nil }
 
-// once makes the failure of a member a single event.
+// failure makes the end of a member a single event.
 type failure struct {
 	once   sync.Once
 	closed chan struct{}
