@@ -39,7 +39,7 @@ const compactWriteBytes = 1 << 20
 // compaction is what a log remembers of its compactions.
 type compaction struct {
 	running atomic.Bool
-	// cleaned is the end of the part that has been compacted; −1 before anything is known about it.
+	// cleaned is the end of the part that has been compacted.
 	cleaned atomic.Int64
 	// horizon is the time, in ms since the epoch, from which on the tombstones and markers that the last pass left may go; 0
 	// when there are none, or when it is not known, after a start.

@@ -67,6 +67,15 @@ type ManagerOptions struct {
 	// FreeBytesMin is the free space below which clients' appends are refused, so that deleting and the registry go on
 	// (log.storage.free.min.bytes, default 128 MiB; negative: never).
 	FreeBytesMin int64
+
+	// CompactionOff leaves compacted topics uncompacted (log.cleaner.enable=false).
+	CompactionOff bool
+	// CompactionInterval is the time between looks for logs to compact (log.cleaner.backoff.ms, default 15 s).
+	CompactionInterval time.Duration
+	// CompactionKeyBytesMax bounds the memory for keys (log.cleaner.dedupe.buffer.size, default 128 MiB).
+	CompactionKeyBytesMax int64
+	// CompactionBytesPerSecond bounds what compaction reads and writes (log.cleaner.io.max.bytes.per.second); 0: no bound.
+	CompactionBytesPerSecond int64
 }
 
 // WithDefaults returns the options with every zero replaced by its default.
@@ -84,21 +93,23 @@ func (o ManagerOptions) WithDefaults() ManagerOptions {
 	o.MaintenanceInterval = cmp.Or(o.MaintenanceInterval, 5*time.Minute)
 	o.CheckpointInterval = cmp.Or(o.CheckpointInterval, time.Minute)
 	o.HighWatermarkInterval = cmp.Or(o.HighWatermarkInterval, 5*time.Second)
+	o.CompactionInterval = cmp.Or(o.CompactionInterval, 15*time.Second)
 	o.FreeBytesMin = cmp.Or(o.FreeBytesMin, 128<<20)
 	return o
 }
 
 // Manager owns a data directory and the logs in it. All methods may be called concurrently.
 type Manager struct {
-	options  ManagerOptions
-	lock     *os.File // nil on a disk in memory
-	state    StartState
-	syncer   *Syncer
-	metrics  *Metrics
-	identity atomic.Pointer[identity]
-	saved    atomic.Bool // meta.properties says what identity says
-	full     atomic.Bool // less than FreeBytesMin is free
-	failed   atomic.Bool // an I/O error was noted
+	options   ManagerOptions
+	lock      *os.File // nil on a disk in memory
+	state     StartState
+	syncer    *Syncer
+	metrics   *Metrics
+	compactor *compactor
+	identity  atomic.Pointer[identity]
+	saved     atomic.Bool // meta.properties says what identity says
+	full      atomic.Bool // less than FreeBytesMin is free
+	failed    atomic.Bool // an I/O error was noted
 
 	// checkpoints has one slot: its holder writes checkpoint files, meta.properties and marks.
 	checkpoints chan struct{}
@@ -182,6 +193,7 @@ func OpenManager(o ManagerOptions) (*Manager, error) {
 	if o.Registerer != nil {
 		m.metrics = NewMetrics(o.Registerer)
 	}
+	m.compactor = newCompactor(m)
 	return m, nil
 }
 
@@ -720,7 +732,11 @@ func (m *Manager) load(name PartitionName, config Config) (*Log, Recovery, error
 	}
 	o := m.logOptions(name, id, config)
 	o.RecoveryPoint, o.LogStart = m.written.recoveryPoints[name], m.written.logStarts[name]
-	return Open(o)
+	l, recovery, err := Open(o)
+	if err == nil {
+		l.SetCleanedOffset(m.written.cleaned[name])
+	}
+	return l, recovery, err
 }
 
 // holdsNothing tells whether a partition directory has no batches.

@@ -14,9 +14,9 @@ import (
 	"github.com/tidemark-io/tidemark/internal/vfs"
 )
 
-// checkpointSet is the content of the three checkpoint files of a data directory.
+// checkpointSet is the content of the checkpoint files of a data directory.
 type checkpointSet struct {
-	recoveryPoints, logStarts, highWatermarks map[PartitionName]int64
+	recoveryPoints, logStarts, highWatermarks, cleaned map[PartitionName]int64
 }
 
 // checkpointFile is one of them.
@@ -25,13 +25,14 @@ type checkpointFile struct {
 	offsets map[PartitionName]int64
 }
 
-func (s *checkpointSet) files() [3]checkpointFile {
-	return [3]checkpointFile{
+func (s *checkpointSet) files() [4]checkpointFile {
+	return [4]checkpointFile{
 		{recoveryPointFileName, s.recoveryPoints}, {logStartFileName, s.logStarts}, {highWatermarkFileName, s.highWatermarks},
+		{cleanerFileName, s.cleaned},
 	}
 }
 
-// readCheckpoints reads all three. One that is missing or malformed counts as empty: recovery then scans from the start,
+// readCheckpoints reads them all. One that is missing or malformed counts as empty: recovery then scans from the start,
 // and a log start is that of the first segment.
 func (m *Manager) readCheckpoints() (checkpointSet, error) {
 	read := func(name string) (map[PartitionName]int64, error) {
@@ -41,6 +42,9 @@ func (m *Manager) readCheckpoints() (checkpointSet, error) {
 			return map[PartitionName]int64{}, nil
 		case err != nil && !errors.Is(err, vfs.ErrTooLarge):
 			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		if err == nil && len(text) == 0 && name == cleanerFileName {
+			return map[PartitionName]int64{}, nil // Kafka creates it empty
 		}
 		var offsets map[PartitionName]int64
 		if err == nil {
@@ -53,10 +57,11 @@ func (m *Manager) readCheckpoints() (checkpointSet, error) {
 		return offsets, nil
 	}
 	var s checkpointSet
-	var errs [3]error
+	var errs [4]error
 	s.recoveryPoints, errs[0] = read(recoveryPointFileName)
 	s.logStarts, errs[1] = read(logStartFileName)
 	s.highWatermarks, errs[2] = read(highWatermarkFileName)
+	s.cleaned, errs[3] = read(cleanerFileName)
 	return s, errors.Join(errs[:]...)
 }
 
@@ -74,12 +79,15 @@ func (m *Manager) currentCheckpoints() checkpointSet {
 	logs, highWatermark := maps.Clone(m.mu.logs), m.mu.highWatermark
 	m.mu.Unlock()
 	s := checkpointSet{
-		make(map[PartitionName]int64, len(logs)), map[PartitionName]int64{}, make(map[PartitionName]int64, len(logs)),
+		make(map[PartitionName]int64, len(logs)), map[PartitionName]int64{}, make(map[PartitionName]int64, len(logs)), map[PartitionName]int64{},
 	}
 	for name, l := range logs {
 		s.recoveryPoints[name] = l.RecoveryPoint()
 		if start := l.StartOffset(); start > (*l.segments.Load())[0].base {
 			s.logStarts[name] = start
+		}
+		if cleaned := l.compaction.cleaned.Load(); cleaned > 0 {
+			s.cleaned[name] = cleaned
 		}
 		if s.highWatermarks[name] = highWatermark(l); s.highWatermarks[name] < 0 {
 			s.highWatermarks[name] = m.written.highWatermarks[name] // not known yet
@@ -119,6 +127,15 @@ func (m *Manager) CheckpointHighWatermarks() error {
 	return m.writeCheckpoints(s)
 }
 
+// checkpointCleaned is Checkpoint for the ends of compactions alone, after each of them.
+func (m *Manager) checkpointCleaned() error {
+	m.checkpoints <- struct{}{}
+	defer func() { <-m.checkpoints }()
+	s := m.written
+	s.cleaned = m.currentCheckpoints().cleaned
+	return m.writeCheckpoints(s)
+}
+
 // writeCheckpoints makes the files hold s. The caller holds the slot.
 func (m *Manager) writeCheckpoints(s checkpointSet) error {
 	old := m.written.files()
@@ -139,6 +156,8 @@ func (m *Manager) writeCheckpoints(s checkpointSet) error {
 			m.written.logStarts = file.offsets
 		case highWatermarkFileName:
 			m.written.highWatermarks = file.offsets
+		case cleanerFileName:
+			m.written.cleaned = file.offsets
 		}
 	}
 	return errors.Join(errs...)
@@ -178,7 +197,8 @@ func (m *Manager) forget(names ...PartitionName) error {
 		}
 		return left
 	}
-	s.recoveryPoints, s.logStarts, s.highWatermarks = without(old[0].offsets), without(old[1].offsets), without(old[2].offsets)
+	s.recoveryPoints, s.logStarts = without(old[0].offsets), without(old[1].offsets)
+	s.highWatermarks, s.cleaned = without(old[2].offsets), without(old[3].offsets)
 	if !changed {
 		return nil
 	}

@@ -18,11 +18,14 @@ const tick = time.Second
 // sweepInterval is the time between looks for files whose delay is over.
 const sweepInterval = 15 * time.Second
 
-// Run does the background work of the directory until ctx ends: grouped syncs, retention, checkpoints, sweeping. What
-// fails is logged, counted and tried again: no work stops for good because it failed once (U-88).
+// Run does the background work of the directory until ctx ends: grouped syncs, retention, compaction, checkpoints,
+// sweeping. What fails is logged, counted and tried again: no work stops for good because it failed once (U-88).
 func (m *Manager) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	group.Go(func() { _ = m.syncer.Run(ctx) }) // it ends with ctx
+	if !m.options.CompactionOff {
+		group.Go(func() { _ = m.compactor.run(ctx) }) // so does this
+	}
 	defer group.Wait()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()

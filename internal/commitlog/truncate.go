@@ -71,6 +71,7 @@ func (l *Log) lowerSynced(to int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.truncated++
+	l.compaction.cleaned.Store(min(l.compaction.cleaned.Load(), to))
 	l.synced.Store(min(l.synced.Load(), to))
 	return nil
 }
