@@ -43,7 +43,7 @@ func (b *Broker) openDirectory() (err error) {
 	phase := b.phases.Begin("data directory", "another process may hold its lock")
 	b.logs, err = commitlog.OpenManager(commitlog.ManagerOptions{
 		FS: b.config.FS, Dir: b.config.DataDir, NodeID: b.config.BrokerID, BootID: bootID(), Now: b.config.Now,
-		Logger: b.logger, Registerer: b.gatherer,
+		Logger: b.logger, Registerer: b.gatherer, OnError: b.logFailed,
 		OpenWorkers:           int(b.setting("num.recovery.threads.per.data.dir")),
 		MaintenanceInterval:   b.duration("log.retention.check.interval.ms"),
 		CheckpointInterval:    b.duration("log.flush.offset.checkpoint.interval.ms"),
@@ -55,6 +55,13 @@ func (b *Broker) openDirectory() (err error) {
 	}
 	phase.End()
 	return nil
+}
+
+// logFailed is told the first I/O error of any log.
+func (b *Broker) logFailed(error) {
+	if p := b.running.Load(); p != nil {
+		p.table.LogFailed()
+	}
 }
 
 // setting is a numeric broker key as the properties file has it; what is set at run time comes later.

@@ -263,13 +263,48 @@ func (t *Table) assign(a assignment) error {
 	r, err := t.open(a)
 	t.mu.Lock()
 	if err != nil {
-		t.mu.offline[a.partition] = err
+		t.mu.offline[a.partition] = offline{a, err}
 	} else {
 		delete(t.mu.offline, a.partition)
 		t.mu.replicas[a.partition] = r
 	}
 	t.mu.Unlock()
 	return err
+}
+
+// offline is an assignment whose log could not be opened.
+type offline struct {
+	assignment
+	err error
+}
+
+// retryOffline tries again to open logs that could not be opened, except those that were set aside at the start.
+func (t *Table) retryOffline(ctx context.Context) {
+	t.mu.RLock()
+	waiting := len(t.mu.offline)
+	t.mu.RUnlock()
+	if waiting == 0 {
+		return
+	}
+	select {
+	case t.applying <- struct{}{}:
+		defer func() { <-t.applying }()
+	case <-ctx.Done():
+		return
+	}
+	t.mu.RLock()
+	var again []assignment
+	for _, o := range t.mu.offline {
+		if !errors.Is(o.err, commitlog.ErrQuarantined) {
+			again = append(again, o.assignment)
+		}
+	}
+	t.mu.RUnlock()
+	for _, a := range again {
+		if err := t.assign(a); err == nil {
+			t.logger.Info("partition is served after all", slog.String("topic", a.topic), slog.Int("partition", int(a.partition.Partition)))
+		}
+	}
 }
 
 // open makes the replica of a partition with its role, before anybody can find it.

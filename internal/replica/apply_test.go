@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
@@ -152,7 +153,7 @@ func TestOneBadPartition(t *testing.T) {
 	if err := disk.Remove("data/bad-0"); err != nil {
 		t.Fatal(err)
 	}
-	n.apply(t, a)
+	n.table.retryOffline(t.Context())
 	if _, found := n.table.Get(id, 0); !found || n.table.Offline(id, 0) != nil {
 		t.Error("it did not come back")
 	}
@@ -181,4 +182,34 @@ func TestRestartResumes(t *testing.T) {
 		t.Fatalf("found %v, high watermark %d, epochs %v", found, resumed.HighWatermark(), resumed.log.Epochs())
 	}
 	again.produce(t, resumed, AcksAll, 1)
+}
+
+// TestFailedLog proves that a log which fails answers whoever waits, takes its partition offline, and nobody else. U-77
+func TestFailedLog(t *testing.T) {
+	disk := vfs.NewMemory(1)
+	n := newNodeOn(t, disk)
+	n.broken = true
+	r, other := n.create(t, "fails", meta.Partition{Flush: true}), n.create(t, "other", meta.Partition{})
+	n.produce(t, other, AcksAll, 1)
+	p := n.produce(t, r, AcksAll, 1)
+	_, fired := watchEnd(t, r)
+	disk.FailAfter(0, syscall.EIO)
+	if _, err := r.log.Sync(t.Context()); !errors.Is(err, ErrStorage) {
+		t.Fatalf("sync on a broken disk: %v", err)
+	}
+	disk.FailAfter(0, nil)
+	if len(n.table.failing) != 1 {
+		t.Fatal("the table was not told")
+	}
+	n.table.failBroken()
+	if !errors.Is(p.Err(), ErrStorage) || fired.Load() != 1 {
+		t.Errorf("produce %v, fetch fired %d times", p.Err(), fired.Load())
+	}
+	if _, err := r.Append(t.Context(), AppendRequest{Batches: plain(t, 1), CurrentEpoch: meta.NoEpoch}); !errors.Is(err, ErrStorage) {
+		t.Errorf("append to the failed replica: %v", err)
+	}
+	if served, offline := n.table.Len(); served != 1 || offline != 1 {
+		t.Errorf("%d served, %d offline", served, offline)
+	}
+	n.produce(t, other, AcksAll, 1)
 }

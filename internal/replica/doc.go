@@ -17,7 +17,8 @@
 //
 // # Goroutines and locks
 //
-// [Table.Run] is one goroutine, which writes `flushed` to the registry. Apply uses at most 16 helpers while it runs. No
+// [Table.Run] is one goroutine, which writes `flushed` to the registry, takes replicas of failed logs offline, and opens
+// again what could not be opened. Apply uses at most 16 helpers while it runs. No
 // request and no replica has a goroutine or a timer; group commits are the logs' Syncer's.
 //
 // Locks, in order: the table's applying slot (held across the disk by Apply), then either the table's lock or a replica's

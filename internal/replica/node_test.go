@@ -17,6 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // node is a table over real logs on a disk in memory, and a controller's hand: tests say what the registry holds.
 type node struct {
 	disk    vfs.FS
+	broken  bool // the test breaks the disk: the stop may fail
 	logs    *commitlog.Manager
 	table   *Table
 	flagged atomic.Int32 // times that `flushed` was written
@@ -38,7 +39,10 @@ func newNodeOn(t testing.TB, disk vfs.FS) *node { return newNodeIn(t, disk, "dat
 
 func newNodeIn(t testing.TB, disk vfs.FS, dir string) *node {
 	t.Helper()
-	logs, err := commitlog.OpenManager(commitlog.ManagerOptions{FS: disk, Dir: dir, NodeID: 1, FreeBytesMin: -1})
+	n := &node{disk: disk}
+	logs, err := commitlog.OpenManager(commitlog.ManagerOptions{
+		FS: disk, Dir: dir, NodeID: 1, FreeBytesMin: -1, OnError: func(error) { n.table.LogFailed() },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +53,7 @@ func newNodeIn(t testing.TB, disk vfs.FS, dir string) *node {
 	if _, err := logs.Load(t.Context(), func(string) commitlog.Config { return config }); err != nil {
 		t.Fatal(err)
 	}
-	n := &node{disk: disk, logs: logs}
+	n.logs = logs
 	n.table, err = NewTable(Config{
 		Broker: 1, Logs: logs, ISR: n, TopicConfig: func(meta.TopicID, string) commitlog.Config { return config },
 	})
@@ -65,7 +69,7 @@ func newNodeIn(t testing.TB, disk vfs.FS, dir string) *node {
 func (n *node) close(t testing.TB) {
 	t.Helper()
 	n.table.Close()
-	if err := n.logs.Close(-1); err != nil {
+	if err := n.logs.Close(-1); err != nil && !n.broken {
 		t.Error(err)
 	}
 }

@@ -273,20 +273,24 @@ func (r *Replica) flagFailed() {
 
 // fail takes the replica offline after its log failed: whoever waits is answered, and nothing is served until restart.
 func (r *Replica) fail(err error) {
-	r.close(errors.Join(ErrStorage, err))
-	r.logger.Error("replica offline: its log failed", slog.Any("err", err))
+	if r.close(errors.Join(ErrStorage, err)) {
+		r.logger.Error("replica offline: its log failed", slog.Any("err", err))
+	}
 }
 
-// close ends the replica's life here; reason answers whoever waits and whoever comes.
-func (r *Replica) close(reason error) {
+// close ends the replica's life here; reason answers whoever waits and whoever comes. It tells whether it had not ended
+// before.
+func (r *Replica) close(reason error) bool {
 	var fired fired
 	r.mu.Lock()
-	if r.mu.closed == nil {
+	first := r.mu.closed == nil
+	if first {
 		r.mu.closed = reason
 		r.applyLocked(r.mu.machine.Closed(reason), &fired)
 	}
 	r.mu.Unlock()
 	fired.run()
+	return first
 }
 
 // act runs one event of the machine and its effects.

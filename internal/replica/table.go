@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -42,7 +43,8 @@ type ISRWriter interface {
 type Table struct {
 	config  Config
 	logger  *slog.Logger
-	flags   chan flag // `flushed` to be written
+	flags   chan flag     // `flushed` to be written
+	failing chan struct{} // one slot: some log has failed
 	metrics *metrics
 
 	refused  atomic.Pointer[error] // why no append is taken
@@ -57,7 +59,7 @@ type Table struct {
 	mu struct {
 		sync.RWMutex
 		replicas map[meta.TopicIDPartition]*Replica
-		offline  map[meta.TopicIDPartition]error // hosted here, but their logs could not be opened
+		offline  map[meta.TopicIDPartition]offline // hosted here, but their logs could not be opened
 	}
 }
 
@@ -74,10 +76,11 @@ func NewTable(config Config) (*Table, error) {
 		logger:   config.Logger,
 		applying: make(chan struct{}, 1),
 		flags:    make(chan flag, flagsMax),
+		failing:  make(chan struct{}, 1),
 		names:    make(map[meta.TopicID]string),
 	}
 	t.mu.replicas = make(map[meta.TopicIDPartition]*Replica)
-	t.mu.offline = make(map[meta.TopicIDPartition]error)
+	t.mu.offline = make(map[meta.TopicIDPartition]offline)
 	t.metrics = newMetrics(t)
 	config.Logs.SetHighWatermark(t.highWatermark)
 	if config.Registerer != nil {
@@ -88,14 +91,42 @@ func NewTable(config Config) (*Table, error) {
 	return t, nil
 }
 
-// Run writes `flushed` into the partition values of leaders, until ctx ends.
+// retryInterval is the time between attempts to open logs that could not be opened when they were assigned.
+const retryInterval = time.Second
+
+// Run does what must not hold up anybody, until ctx ends: it writes `flushed` into the partition values of leaders, takes
+// replicas offline whose log has failed, and tries again to open logs that could not be opened, on a full disk for
+// example.
 func (t *Table) Run(ctx context.Context) error {
+	ticker := time.NewTicker(retryInterval)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case f := <-t.flags:
 			t.writeFlushed(ctx, f)
+		case <-t.failing:
+			t.failBroken()
+		case <-ticker.C:
+			t.retryOffline(ctx)
+		}
+	}
+}
+
+// LogFailed says that a log of the data directory has failed. It returns at once, and may be called by the log itself.
+func (t *Table) LogFailed() {
+	select {
+	case t.failing <- struct{}{}:
+	default:
+	}
+}
+
+// failBroken answers whoever waits on a replica whose log has failed: it stays offline until the next start.
+func (t *Table) failBroken() {
+	for r := range t.All() {
+		if err := r.log.Err(); err != nil {
+			r.fail(err)
 		}
 	}
 }
@@ -131,7 +162,7 @@ func (t *Table) highWatermark(log *commitlog.Log) int64 {
 func (t *Table) Offline(id meta.TopicID, partition int32) error {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.mu.offline[meta.TopicIDPartition{Topic: id, Partition: partition}]
+	return t.mu.offline[meta.TopicIDPartition{Topic: id, Partition: partition}].err
 }
 
 // All iterates over a snapshot of the replicas, in no order.
@@ -151,11 +182,18 @@ func (t *Table) All() iter.Seq[*Replica] {
 	}
 }
 
-// Len is the number of replicas served and offline.
+// Len is the number of replicas served, and of those offline: their log could not be opened, or has failed.
 func (t *Table) Len() (served, offline int) {
+	for r := range t.All() {
+		if r.State().Failed != nil {
+			offline++
+		} else {
+			served++
+		}
+	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return len(t.mu.replicas), len(t.mu.offline)
+	return served, offline + len(t.mu.offline)
 }
 
 // RefuseAppends makes every append fail with ErrStorage and the reason, while everything else goes on: the disk is
