@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // live is a whole broker with two connections: what one was answered, the other must see at once (D13).
@@ -200,4 +201,67 @@ func TestAlterConfigs(t *testing.T) {
 	alter("ok", brokerKind, "1", op{remove, "log.retention.ms"})
 	alter("ok", brokerKind, "", op{remove, "log.retention.ms"})
 	see("retention.ms", "retention.ms=604800000 DEFAULT_CONFIG")
+}
+
+// TestEveryVersion sends each admin request in every version that is served and decodes the answer.
+func TestEveryVersion(t *testing.T) {
+	b := start(t, filepath.Join(t.TempDir(), "data"), nil)
+	b.create("a", nil)
+	a, one := "a", "1"
+	requests := []func() kmsg.Request{
+		func() kmsg.Request {
+			req := kmsg.NewPtrMetadataRequest()
+			req.Topics = []kmsg.MetadataRequestTopic{{Topic: &a}}
+			return req
+		},
+		func() kmsg.Request {
+			req := kmsg.NewPtrCreateTopicsRequest()
+			req.ValidateOnly = true
+			req.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: "new", NumPartitions: 1, ReplicationFactor: 1}, {Topic: "a b"}}
+			return req
+		},
+		func() kmsg.Request {
+			req := kmsg.NewPtrDeleteTopicsRequest()
+			nosuch := "nosuch"
+			req.TopicNames, req.Topics = []string{nosuch}, []kmsg.DeleteTopicsRequestTopic{{Topic: &nosuch}, {TopicID: [16]byte{1}}}
+			return req
+		},
+		func() kmsg.Request {
+			req := kmsg.NewPtrCreatePartitionsRequest()
+			req.ValidateOnly = true
+			req.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: "a", Count: 2}, {Topic: "nosuch", Count: 2}}
+			return req
+		},
+		func() kmsg.Request { return describe(topicKind, "a") },
+		func() kmsg.Request { return describe(brokerKind, "1") },
+		func() kmsg.Request {
+			req := kmsg.NewPtrAlterConfigsRequest()
+			req.ValidateOnly = true
+			req.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: topicKind, ResourceName: "a", Configs: []kmsg.AlterConfigsRequestResourceConfig{{Name: "flush.ms", Value: &one}}}}
+			return req
+		},
+		func() kmsg.Request { return incremental(topicKind, "a", op{set, "flush.ms=1"}) },
+		func() kmsg.Request { return kmsg.NewPtrDescribeClusterRequest() },
+		func() kmsg.Request { return kmsg.NewPtrDescribeLogDirsRequest() },
+		func() kmsg.Request { return kmsg.NewPtrListConfigResourcesRequest() },
+		func() kmsg.Request {
+			req := kmsg.NewPtrDescribeTopicPartitionsRequest()
+			req.ResponsePartitionLimit = 10
+			return req
+		},
+	}
+	oldest := map[int16]int16{19: 2, 20: 1, 32: 1, 35: 1} // the others begin at 0
+	for _, make := range requests {
+		key := make().Key()
+		for version := oldest[key]; version <= make().MaxVersion(); version++ {
+			versions := kversion.Stable()
+			versions.SetMaxKeyVersion(key, version)
+			client := b.client(kgo.MaxVersions(versions))
+			resp, err := client.SeedBrokers()[0].Request(t.Context(), make())
+			if err != nil || resp.GetVersion() != version {
+				t.Errorf("key %d: asked version %d, got %+v, %v", key, version, resp, err)
+			}
+			client.Close()
+		}
+	}
 }

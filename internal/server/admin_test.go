@@ -329,3 +329,21 @@ func TestListConfigResources(t *testing.T) {
 		}
 	}
 }
+
+// TestDescribeConfigsIsBounded asks for one topic more often than an answer holds.
+func TestDescribeConfigsIsBounded(t *testing.T) {
+	s, c, _ := adminServer(t, "a")
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	for range describedResourcesMax + 1 {
+		req.Resources = append(req.Resources, kmsg.DescribeConfigsRequestResource{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: "a"})
+	}
+	resp, err := s.describeConfigs(t.Context(), c, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources := resp.(*kmsg.DescribeConfigsResponse).Resources
+	last, before := resources[describedResourcesMax], resources[describedResourcesMax-1]
+	if codeName(before.ErrorCode) != "ok" || *last.ErrorMessage != "One request may describe at most 20000 resources." {
+		t.Errorf("the last is %s, %s; the one before %s", codeName(last.ErrorCode), *last.ErrorMessage, codeName(before.ErrorCode))
+	}
+}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -20,16 +21,23 @@ func (s *Server) describeConfigs(
 	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	d := describer{server: s, image: s.config.Image(), req: req}
 	for i := range req.Resources {
+		if i == describedResourcesMax {
+			d.full = true
+		}
 		resp.Resources = append(resp.Resources, d.resource(&req.Resources[i]))
 	}
 	return resp, nil
 }
+
+// describedResourcesMax is how many resources one request may describe: an answer of some hundred megabytes at worst.
+const describedResourcesMax = 20_000
 
 // describer builds the answer to one request, all of it from one image.
 type describer struct {
 	server *Server
 	image  *meta.Image
 	req    *kmsg.DescribeConfigsRequest
+	full   bool // the answer is as long as it may be
 }
 
 func (d *describer) resource(asked *kmsg.DescribeConfigsRequestResource) kmsg.DescribeConfigsResponseResource {
@@ -37,8 +45,12 @@ func (d *describer) resource(asked *kmsg.DescribeConfigsRequestResource) kmsg.De
 	answer.ResourceType, answer.ResourceName = asked.ResourceType, asked.ResourceName
 	entries, refused := d.entries(asked)
 	answer.ErrorCode, answer.ErrorMessage = refused.code, &refused.message // never null, as in Kafka
+	wanted := make(map[string]bool, len(asked.ConfigNames))
+	for _, name := range asked.ConfigNames {
+		wanted[name] = true
+	}
 	for _, entry := range entries {
-		if len(asked.ConfigNames) == 0 || slices.Contains(asked.ConfigNames, entry.Name) {
+		if len(wanted) == 0 || wanted[entry.Name] {
 			answer.Configs = append(answer.Configs, entry)
 		}
 	}
@@ -47,6 +59,9 @@ func (d *describer) resource(asked *kmsg.DescribeConfigsRequestResource) kmsg.De
 
 func (d *describer) entries(asked *kmsg.DescribeConfigsRequestResource) ([]kmsg.DescribeConfigsResponseResourceConfig, refusedItem) {
 	name := asked.ResourceName
+	if d.full {
+		return nil, invalidRequest(fmt.Sprintf("One request may describe at most %d resources.", describedResourcesMax))
+	}
 	switch asked.ResourceType {
 	case kmsg.ConfigResourceTypeTopic:
 		return d.topic(name)

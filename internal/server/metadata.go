@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -175,26 +174,29 @@ const creationPatience = 5 * time.Second
 // answer then says that the topic is unknown, and the client asks again.
 func (s *Server) createAsked(ctx context.Context, c *client, req *kmsg.MetadataRequest) {
 	image := s.config.Image()
-	var names []string
+	var topics []controller.NewTopic
+	listed := make(map[string]bool)
 	for i := range req.Topics {
 		name := *req.Topics[i].Topic
 		_, found := image.Topic(name)
-		if !found && meta.ValidateTopicName(name) == nil && !meta.IsInternalTopic(name) && !slices.Contains(names, name) {
-			names = append(names, name)
+		if !found && meta.ValidateTopicName(name) == nil && !meta.IsInternalTopic(name) && !listed[name] {
+			listed[name] = true
+			topics = append(topics, controller.NewTopic{Name: name, Partitions: -1, Replication: -1})
 		}
 	}
-	if len(names) == 0 || !s.config.Configs.Bool(image, "auto.create.topics.enable") {
+	if len(topics) == 0 || !s.config.Configs.Bool(image, "auto.create.topics.enable") {
 		return
-	}
-	topics := make([]controller.NewTopic, len(names))
-	for i, name := range names {
-		topics[i] = controller.NewTopic{Name: name, Partitions: -1, Replication: -1}
 	}
 	ctx, cancel := context.WithTimeout(ctx, creationPatience)
 	defer cancel()
+	failed, example, reason := 0, "", error(nil)
 	for i, created := range s.create(ctx, c, topics, false) {
 		if created.Err != nil && !errors.Is(created.Err, controller.ErrTopicExists) {
-			s.log.Warn("a topic that a client asked for could not be created", "topic", names[i], "err", created.Err)
+			failed, example, reason = failed+1, topics[i].Name, created.Err
 		}
+	}
+	if failed > 0 {
+		s.log.Warn("topics that a client asked for could not be created", "count", failed, "topic", example, "err", reason,
+			"peer", c.remote.String(), "client", c.id)
 	}
 }
