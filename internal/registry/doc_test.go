@@ -1,0 +1,61 @@
+package registry
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-io/tidemark/internal/meta"
+)
+
+// docs/format/registry.md names every key that the builders make and every field of every value.
+func TestFormatIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/format/registry.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(text)
+	id, name := meta.TopicID{1}, "<name>"
+	documented := func(key string) string {
+		key = strings.ReplaceAll(key, id.String(), "<id>")
+		return regexp.MustCompile(`/7$`).ReplaceAllString(key, "/N")
+	}
+	for _, key := range []string{
+		formatKey, clusterKey, featuresKey, producerIDsKey, controllerKey, controllerEpochKey,
+		nameKey(name), epochKey(name), topicKey(id), topicConfigKey(id), deletedKey(id), brokerConfigKey(""),
+		registrationKey(7), liveKey(7), brokerEpochKey(7),
+		strings.Replace(partitionKey(id, 0), "/p/0", "/p/<n>", 1), strings.Replace(brokerConfigKey("7"), "7", "<N>", 1),
+	} {
+		if !strings.Contains(doc, "`"+documented(key)+"`") {
+			t.Errorf("key %s is not documented", documented(key))
+		}
+	}
+	for _, value := range []any{
+		formatValue{}, clusterValue{}, nameValue{}, topicValue{}, epochValue{}, controllerValue{}, liveValue{}, producerIDsValue{},
+		featuresValue{}, Registration{}, Tombstone{}, meta.Endpoint{}, meta.Partition{},
+	} {
+		kind := reflect.TypeOf(value)
+		for i := range kind.NumField() {
+			field, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ",")
+			if field == "" || field == "-" {
+				continue
+			}
+			if !strings.Contains(doc, `"`+field+`"`) && !strings.Contains(doc, "`"+field+"`") {
+				t.Errorf("field %s of %s is not documented", field, kind)
+			}
+		}
+	}
+	for _, prefix := range regexp.MustCompile("`(/[a-z_]+)").FindAllStringSubmatch(doc, -1) {
+		if !strings.Contains(keyBuilders, prefix[1]+"/") && !strings.Contains(keyBuilders, prefix[1]+" ") {
+			t.Errorf("%s is documented, but no key begins so", prefix[1])
+		}
+	}
+}
+
+// keyBuilders lists where keys begin.
+var keyBuilders = strings.Join([]string{
+	formatKey, clusterKey, featuresKey, producerIDsKey, controllerKey, controllerEpochKey, namePrefix, epochPrefix, topicPrefix,
+	configPrefix, brokerPrefix, deletedPrefix, "",
+}, " ")
