@@ -524,3 +524,45 @@ func (r *running) leaderEpoch(topic string) meta.Epoch {
 	}
 	return found.Partitions[0].LeaderEpoch
 }
+
+// TestCompaction proves that a compacted topic is compacted while the broker runs, that the last record of each key stays
+// where it was, and that records without a key are refused.
+func TestCompaction(t *testing.T) {
+	b := start(t, filepath.Join(t.TempDir(), "data"), map[string]string{"log.cleaner.backoff.ms": "10"})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	b.create("table", map[string]string{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "1048576"})
+	producer := b.client(kgo.DefaultProduceTopic("table"), kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerBatchMaxBytes(100_000))
+	if err := producer.ProduceSync(ctx, kgo.StringRecord("no key")).FirstErr(); err == nil {
+		t.Error("a record without a key was taken")
+	}
+	value := make([]byte, 10_000)
+	const records = 300 // three segments
+	for i := range records {
+		record := &kgo.Record{Key: []byte{byte(i % 3)}, Value: value}
+		if err := producer.ProduceSync(ctx, record).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	topic, _ := b.state.load().Topic("table")
+	r, _ := b.table.Get(topic.ID, 0)
+	for r.Size() > 2<<20 {
+		if _, err := b.admin().ListEndOffsets(ctx, "table"); err != nil { // a round trip, so as not to spin
+			t.Fatalf("%d bytes are left: %v", r.Size(), err)
+		}
+	}
+	consumer := b.client(kgo.ConsumeTopics("table"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	last := make(map[byte]int64)
+	for end := int64(0); end < records; {
+		fetches := consumer.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			t.Fatal(err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) { last[r.Key[0]], end = r.Offset, r.Offset+1 })
+	}
+	for key := range byte(3) {
+		if want := int64(records - 3 + int(key)); last[key] != want {
+			t.Errorf("the last record of key %d is at %d, want %d", key, last[key], want)
+		}
+	}
+}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,12 +51,26 @@ func (b *Broker) openDirectory() (err error) {
 		CheckpointInterval:    b.duration("log.flush.offset.checkpoint.interval.ms"),
 		HighWatermarkInterval: b.duration("replica.high.watermark.checkpoint.interval.ms"),
 		FreeBytesMin:          -1, // the disk watcher's affair
+
+		CompactionOff:            !b.configs.Bool(emptyImage, "log.cleaner.enable"),
+		CompactionInterval:       b.duration("log.cleaner.backoff.ms"),
+		CompactionKeyBytesMax:    b.setting("log.cleaner.dedupe.buffer.size"),
+		CompactionBytesPerSecond: b.compactionRate(),
 	})
 	if err != nil {
 		return err
 	}
 	phase.End()
 	return nil
+}
+
+// compactionRate is the bound of what compaction reads and writes, in bytes per second; 0 is none.
+func (b *Broker) compactionRate() int64 {
+	rate, err := strconv.ParseFloat(b.configs.Value(emptyImage, "log.cleaner.io.max.bytes.per.second"), 64)
+	if err != nil || rate >= math.MaxInt64 {
+		return 0
+	}
+	return max(int64(rate), 1)
 }
 
 // logFailed is told the first I/O error of any log.
