@@ -101,11 +101,13 @@ type assignment struct {
 	partition meta.TopicIDPartition
 	topic     string
 	state     meta.Partition
+	config    *commitlog.Config // to open the log with
 }
 
 // sort decides what a statement asks for. Ids of topics never come back, so a deletion is never stale.
 func (t *Table) sort(a *meta.Apply) work {
 	var w work
+	configs := make(map[meta.TopicID]*commitlog.Config) // computed once for each topic
 	for _, topic := range a.Topics {
 		if !topic.Deleted {
 			t.names[topic.ID] = topic.Name
@@ -132,7 +134,12 @@ func (t *Table) sort(a *meta.Apply) work {
 		case !named:
 			t.logger.Warn("partition of a topic without a name ignored", slog.String("topic_id", update.ID.String()), slog.Int("partition", int(update.Partition)))
 		default:
-			w.set = append(w.set, assignment{partition, name, update.State})
+			config := configs[update.ID]
+			if config == nil {
+				parsed := t.config.TopicConfig(update.ID, name)
+				config, configs[update.ID] = &parsed, &parsed
+			}
+			w.set = append(w.set, assignment{partition, name, update.State, config})
 		}
 	}
 	return w
@@ -301,6 +308,8 @@ func (t *Table) retryOffline(ctx context.Context) {
 	}
 	t.mu.RUnlock()
 	for _, a := range again {
+		config := t.config.TopicConfig(a.partition.Topic, a.topic) // it may have changed since
+		a.config = &config
 		if err := t.assign(a); err == nil {
 			t.logger.Info("partition is served after all", slog.String("topic", a.topic), slog.Int("partition", int(a.partition.Partition)))
 		}
@@ -309,8 +318,7 @@ func (t *Table) retryOffline(ctx context.Context) {
 
 // open makes the replica of a partition with its role, before anybody can find it.
 func (t *Table) open(a assignment) (*Replica, error) {
-	config := t.config.TopicConfig(a.partition.Topic, a.topic)
-	log, err := t.config.Logs.Open(a.topic, a.partition.Topic, a.partition.Partition, config)
+	log, err := t.config.Logs.Open(a.topic, a.partition.Topic, a.partition.Partition, *a.config)
 	if err != nil {
 		return nil, errors.Join(ErrStorage, err)
 	}
