@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
@@ -10,7 +11,7 @@ import (
 // exists.
 func TestKeysAreSound(t *testing.T) {
 	all := Keys()
-	for _, key := range append(all.TopicKeys(), all.BrokerKeys()...) {
+	for _, key := range slices.Concat(all.TopicKeys(), all.BrokerKeys()) {
 		if key.Doc == "" {
 			t.Errorf("%s: has no text", key.Name)
 		}

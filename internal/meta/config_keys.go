@@ -14,6 +14,8 @@ import (
 // ConfigKeys finds configuration keys by their name. A name may belong to a topic key and to a broker key.
 type ConfigKeys struct {
 	topic, broker map[string]*ConfigKey
+
+	topicSorted, brokerSorted []*ConfigKey // by name
 }
 
 // NewConfigKeys joins the tables of packages. It fails if a name occurs twice in one scope.
@@ -36,6 +38,7 @@ func NewConfigKeys(tables ...[]ConfigKey) (*ConfigKeys, error) {
 			}
 		}
 	}
+	all.topicSorted, all.brokerSorted = sortedKeys(all.topic), sortedKeys(all.broker)
 	return all, nil
 }
 
@@ -45,11 +48,11 @@ func (all *ConfigKeys) Topic(name string) *ConfigKey { return all.topic[name] }
 // Broker finds a broker's key, nil if there is none.
 func (all *ConfigKeys) Broker(name string) *ConfigKey { return all.broker[name] }
 
-// TopicKeys lists the topics' keys, sorted by name.
-func (all *ConfigKeys) TopicKeys() []*ConfigKey { return sortedKeys(all.topic) }
+// TopicKeys lists the topics' keys, sorted by name. The slice is shared: read only.
+func (all *ConfigKeys) TopicKeys() []*ConfigKey { return all.topicSorted }
 
-// BrokerKeys lists the brokers' keys, sorted by name.
-func (all *ConfigKeys) BrokerKeys() []*ConfigKey { return sortedKeys(all.broker) }
+// BrokerKeys lists the brokers' keys, sorted by name. The slice is shared: read only.
+func (all *ConfigKeys) BrokerKeys() []*ConfigKey { return all.brokerSorted }
 
 func sortedKeys(keys map[string]*ConfigKey) []*ConfigKey {
 	return slices.SortedFunc(maps.Values(keys), func(x, y *ConfigKey) int { return cmp.Compare(x.Name, y.Name) })

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -249,8 +250,8 @@ func (d *describer) defaults(keys []meta.ConfigKey, synonyms bool) []kmsg.Descri
 		value, all := key.Default, []synonym(nil)
 		if key.Synonym != "" {
 			value = table.Value(d.image, key.Synonym)
-			if key.Type != meta.ListType && table.keys.Broker(key.Synonym).Type == meta.ListType {
-				value = meta.SplitList(value + ",")[0] // the first of the assignors is the default
+			if key.Type != meta.ListType {
+				value, _, _ = strings.Cut(value, ",") // the first of the assignors is the default
 			}
 			all = table.synonyms(d.image, key.Synonym)
 		} else if synonyms {
