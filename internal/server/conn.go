@@ -50,7 +50,7 @@ const (
 	// firstChunkBytes is the first buffer of a frame on a connection that has not yet sent a whole request, and
 	// chunkBytes on one that has: what a peer can make us hold by announcing a large frame and sending none of it.
 	firstChunkBytes = 2 << 10
-	chunkBytes      = 16 << 10
+	chunkBytes      = 4 << 10
 	// frameBytesPerSecond is the slowest transfer of a frame that is put up with, after the frame timeout.
 	frameBytesPerSecond = 16 << 10
 )
@@ -67,7 +67,12 @@ func newConn(s *Server, socket net.Conn, l *Listener) *conn {
 func (c *conn) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, c.stop)
 	defer stop()
-	err := c.serveRecovered(ctx)
+	c.end(ctx, c.serveRecovered(ctx))
+}
+
+// end closes the connection, says why if it is worth a line, and waits for the requests that are under way. It is not
+// part of run, whose frame lies on the stack of every idle connection.
+func (c *conn) end(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		c.finish()
 	}
@@ -84,6 +89,7 @@ func (c *conn) run(ctx context.Context) {
 	c.fail(err)
 	c.hurryAll(true)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	for (c.mu.unanswered > 0 || c.mu.writing) && !c.mu.broken {
 		c.mu.changed.Wait()
 	}
@@ -92,7 +98,6 @@ func (c *conn) run(ctx context.Context) {
 			c.server.budget.release(a.charge)
 		}
 	}
-	c.mu.Unlock()
 }
 
 // serveRecovered turns a panic, which no input should cause, into the end of this one connection.
@@ -185,6 +190,10 @@ func (c *conn) readFrame(ctx context.Context) (*frame, error) {
 	f := &frame{started: begun}
 	f.header, _ = wire.PeekHeader(c.head[c.headFrom:c.headTo])
 	if err := c.admit(f, length); err != nil {
+		return nil, err
+	}
+	// No buffer before head is full: a peer that announces a frame and sends little of it costs nothing more.
+	if err := c.fill(min(int(length), headBytes)); err != nil {
 		return nil, err
 	}
 	if f.api.Key == wire.KeyProduce {

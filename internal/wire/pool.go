@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// Size classes of a Pool: powers of two from 4 KiB to 4 MiB. A bigger buffer is made for its user and left to the
+// Size classes of a Pool: powers of two from 2 KiB to 4 MiB. A bigger buffer is made for its user and left to the
 // garbage collector, so that one huge request does not keep its memory for ever.
 const (
-	classShiftMin = 12
+	classShiftMin = 11
 	classShiftMax = 22
 )
 
