@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -114,8 +115,10 @@ func newCrashLoad(t *testing.T, broker *child) *crashLoad {
 
 // produce sends numbered records until the context ends, then waits for those in flight.
 func (l *crashLoad) produce(ctx context.Context) error {
+	padding := strings.Repeat("x", 1500)
 	for n := int64(0); ctx.Err() == nil && l.failure() == nil; n++ {
-		record := &kgo.Record{Topic: crashTopic, Partition: int32(n % crashPartitions), Value: fmt.Appendf(nil, "%d", n)}
+		value := fmt.Appendf(nil, "%d %s", n, padding[:n*37%int64(len(padding))]) // enough that segments roll
+		record := &kgo.Record{Topic: crashTopic, Partition: int32(n % crashPartitions), Value: value}
 		// The records must outlive ctx: those in flight when it ends are still waited for.
 		l.client.Produce(context.WithoutCancel(ctx), record, func(r *kgo.Record, err error) { l.acknowledged(n, r, err) })
 	}
@@ -168,7 +171,7 @@ func (l *crashLoad) verify(t *testing.T, broker *child) {
 		for _, r := range readAll(t, broker, crashTopic, p) {
 			var n int64
 			if _, err := fmt.Sscan(string(r.Value), &n); err != nil {
-				t.Fatalf("partition %d offset %d holds %q, which was never produced", p, r.Offset, r.Value)
+				t.Fatalf("partition %d offset %d holds %.20q, which was never produced", p, r.Offset, r.Value)
 			}
 			if n <= last {
 				t.Errorf("partition %d offset %d: record %d after record %d: doubled or out of order", p, r.Offset, n, last)
