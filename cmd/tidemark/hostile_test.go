@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net"
 	"os"
@@ -15,8 +16,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/tidemark-io/tidemark/internal/record"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 var halfOpen = flag.Int("hostile.connections", 300, "how many half-open connections the hostile test holds")
@@ -83,6 +90,35 @@ func TestHostileFrames(t *testing.T) {
 		})
 	}
 
+	t.Run("decompression bombs", func(t *testing.T) {
+		byName := broker.client(t, kgo.MaxVersions(kversion.V3_7_0())) // before topic ids in Produce
+		for codec, bomb := range bombs(t) {
+			if len(bomb) > 1_000_000 {
+				t.Fatalf("the %s bomb has %d bytes: the size limit would refuse it, not the bomb's own", codec, len(bomb))
+			}
+			request := kmsg.NewPtrProduceRequest()
+			request.Acks, request.TimeoutMillis = 1, 10_000
+			topic := kmsg.NewProduceRequestTopic()
+			topic.Topic = "bystander"
+			partition := kmsg.NewProduceRequestTopicPartition()
+			partition.Records = bomb
+			topic.Partitions = append(topic.Partitions, partition)
+			request.Topics = append(request.Topics, topic)
+			answer, err := byName.Broker(1).Request(withTimeout(t, time.Minute), request)
+			if err != nil {
+				t.Errorf("%s bomb of %d bytes: the connection is gone: %v", codec, len(bomb), err)
+				continue
+			}
+			code := answer.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode
+			t.Logf("%s bomb of %d bytes: %v", codec, len(bomb), kerr.ErrorForCode(code))
+			if code == 0 {
+				t.Errorf("%s bomb of %d bytes was taken", codec, len(bomb))
+			}
+			bystander()
+		}
+		checkResident(t, broker.pid, idle)
+	})
+
 	t.Run("half-open connections", func(t *testing.T) {
 		var conns []net.Conn
 		defer func() {
@@ -113,6 +149,60 @@ func TestHostileFrames(t *testing.T) {
 	if strings.Contains(broker.log(), "panic") {
 		t.Errorf("the broker panicked:\n%s", broker.log())
 	}
+}
+
+// bombs are batches whose one record claims, and whose payload inflates to, half a gibibyte of zeros.
+func bombs(t *testing.T) map[string][]byte {
+	t.Helper()
+	const inflated = 512 << 20
+	zeros := make([]byte, 1<<20)
+	fill := func(w io.WriteCloser) {
+		t.Helper()
+		// A record's length, attributes, timestamp and offset delta, a null key, and the length of its value.
+		head := binary.AppendVarint(nil, inflated+16)
+		head = append(head, 0, 0, 0, 1)
+		head = binary.AppendVarint(head, inflated)
+		if _, err := w.Write(head); err != nil {
+			t.Fatal(err)
+		}
+		for range inflated / len(zeros) {
+			if _, err := w.Write(zeros); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := map[string][]byte{}
+	add := func(codec record.Codec, payload []byte) {
+		header := record.NewBuilder(record.BuilderOptions{LeaderEpoch: -1})
+		header.Append(time.Now().UnixMilli(), nil, nil)
+		batch, err := header.Batch()
+		if err != nil {
+			t.Fatal(err)
+		}
+		bomb := append(bytes.Clone(batch[:record.HeaderBytes]), payload...)
+		binary.BigEndian.PutUint32(bomb[8:], uint32(len(bomb)-12))
+		binary.BigEndian.PutUint16(bomb[21:], uint16(codec))
+		binary.BigEndian.PutUint32(bomb[17:], crc32.Checksum(bomb[21:], crc32.MakeTable(crc32.Castagnoli)))
+		out[codec.String()] = bomb
+	}
+	var squeezed bytes.Buffer
+	gzipWriter, err := gzip.NewWriterLevel(&squeezed, gzip.DefaultCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(gzipWriter)
+	add(record.Gzip, bytes.Clone(squeezed.Bytes()))
+	squeezed.Reset()
+	zstdWriter, err := zstd.NewWriter(&squeezed, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(zstdWriter)
+	add(record.Zstd, bytes.Clone(squeezed.Bytes()))
+	return out
 }
 
 // exchange sends bytes on a connection of their own and reads until the broker closes it or a second passes.
