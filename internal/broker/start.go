@@ -210,6 +210,9 @@ func (b *Broker) stop() error {
 	if b.table != nil {
 		b.table.Close()
 	}
+	if b.embedded != nil {
+		b.embedded.Relieve() // the logs' last checkpoints and the clean mark want a few KiB
+	}
 	if b.logs != nil {
 		epoch := int64(-1)
 		if b.state != nil {

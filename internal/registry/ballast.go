@@ -15,28 +15,45 @@ const (
 	// ballast must not be what brings the disk there.
 	ballastReserve = 192 << 20
 
-	// ballastRelease: with less free space than this the ballast is given up, so that etcd can open.
+	// ballastRelease: with less free space than this the ballast is given up, so that etcd can open and go on.
 	ballastRelease = 64 << 20
+
+	// databaseReserve is what etcd's database may grow by on a disk without a free byte. Deleting a topic takes some KiB.
+	databaseReserve = 8 << 20
 )
 
-// ballast is a file of no content whose space is given back when the disk is full and etcd must open: etcd ends when
-// it cannot write, and an operator who wants to delete a topic needs a running registry (U-72, U-73).
+// ballast is a file of no content whose space is given back when the disk is full: etcd ends when it cannot write, and an operator who wants to delete a topic needs a running registry (U-72, U-73).
 type ballast struct {
 	path string
 	size int64
 	free func(dir string) (uint64, error)
 }
 
-// release gives the space back if the disk needs it.
-func (b ballast) release() error {
+// release gives the space back if the disk needs it, and tells whether it did.
+func (b ballast) release() (released bool, err error) {
 	free, err := b.free(filepath.Dir(b.path))
 	if err == nil && free >= ballastRelease {
-		return nil
+		return false, nil
 	}
-	if err := os.Remove(b.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err = os.Remove(b.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// reserveDatabase makes sure that etcd's database has its blocks: the file has holes where nothing was written yet and
+// grows by steps, and a write into either needs space that a full disk does not have.
+func reserveDatabase(dir string) error {
+	size, err := databaseBytes(dir)
+	if err != nil || size == 0 {
 		return err
 	}
-	return nil
+	file, err := os.OpenFile(databasePath(dir), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(allocateBeyond(file, size+databaseReserve), file.Close())
 }
 
 // restore creates the file if it is missing and there is room.

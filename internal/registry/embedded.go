@@ -109,7 +109,7 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 		path: filepath.Join(c.Dir, ballastName), size: c.BallastBytes, free: c.FreeBytes,
 	}}
 	e.life, e.finish = context.WithCancelCause(context.Background())
-	if err := e.ballast.release(); err != nil {
+	if _, err := e.ballast.release(); err != nil {
 		return nil, fmt.Errorf("release registry ballast: %w", err)
 	}
 	if err := removeTorn(c.Dir); err != nil {
@@ -221,17 +221,13 @@ func (e *Embedded) SocketPath() string { return e.socket }
 // Failed is closed when the member has met an error that it cannot survive; every call then returns ErrFailed.
 func (e *Embedded) Failed() <-chan struct{} { return e.failure.closed }
 
-// Run keeps the ballast file while the disk has room for it, until ctx ends (nil) or the member fails (ErrFailed).
+// Run keeps the space that a full disk would not give, until ctx ends (nil) or the member fails (ErrFailed).
 func (e *Embedded) Run(ctx context.Context) error {
 	const interval = 10 * time.Second
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		if created, err := e.ballast.restore(); err != nil {
-			e.config.Logger.Warn("registry ballast could not be created", "err", err)
-		} else if created {
-			e.config.Logger.Debug("registry ballast created", "bytes", e.ballast.size)
-		}
+		e.reserve()
 		select {
 		case <-ctx.Done():
 			return nil
@@ -239,6 +235,29 @@ func (e *Embedded) Run(ctx context.Context) error {
 			return e.failedError("registry")
 		case <-ticker.C:
 		}
+	}
+}
+
+// Relieve gives the ballast back if the disk is nearly full: a stop wants to write its last checkpoints. While the
+// broker runs the ballast stays, for the next start.
+func (e *Embedded) Relieve() {
+	switch released, err := e.ballast.release(); {
+	case err != nil:
+		e.config.Logger.Warn("registry ballast could not be released", slog.Any("err", err))
+	case released:
+		e.config.Logger.Info("registry ballast released: the disk is nearly full", slog.Int64("bytes", e.ballast.size))
+	}
+}
+
+// reserve takes the space that a full disk would not give.
+func (e *Embedded) reserve() {
+	if created, err := e.ballast.restore(); err != nil {
+		e.config.Logger.Warn("registry ballast could not be created", slog.Any("err", err))
+	} else if created {
+		e.config.Logger.Debug("registry ballast created", slog.Int64("bytes", e.ballast.size))
+	}
+	if err := reserveDatabase(e.config.Dir); err != nil {
+		e.config.Logger.Debug("registry database could not be reserved", slog.Any("err", err))
 	}
 }
 
@@ -274,8 +293,11 @@ func socketPath(dir string) (string, bool) {
 	return path, len(path) <= socketPathMax
 }
 
+// databasePath is etcd's database in the member's directory.
+func databasePath(dir string) string { return filepath.Join(dir, "member", "snap", "db") }
+
 func databaseBytes(dir string) (int64, error) {
-	info, err := os.Stat(filepath.Join(dir, "member", "snap", "db"))
+	info, err := os.Stat(databasePath(dir))
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
