@@ -80,7 +80,8 @@ func (op *appendOp) recycle() {
 //
 // Errors: those of record.Validate, ErrSegmentSize, ErrOutOfOrderSequence, ErrProducerFenced, ErrTxnState,
 // ErrCoordinatorFenced, ErrUnexpectedOffset, ErrTruncated, ErrClosed, and ErrStorage with the cause, which is ErrDiskFull
-// if the append may be tried again. After an error nothing of the call is in the log.
+// if the append may be tried again. After an error nothing of the call is in the log, but for one: a sync that
+// flush.messages demands may fail, also for want of space, when the batches are in the log.
 func (l *Log) Append(ctx context.Context, in Append) (Appended, error) {
 	set := l.settings.Load()
 	op := appendOps.Get().(*appendOp)
@@ -405,11 +406,12 @@ func (l *Log) jitter(set *settings, base int64) int64 {
 func (l *Log) writeRun(set *settings, active *segment, ops []*appendOp, bytes int64) error {
 	position := active.writer.bytes
 	active.spacing.Store(int64(set.IndexInterval))
-	if err := l.writeAborted(active, ops); err != nil {
-		return err
+	err := l.writeAborted(active, ops)
+	if err == nil {
+		err = active.write(l.holder.bufs, bytes)
 	}
-	if err := active.write(l.holder.bufs, bytes); err != nil {
-		return errors.Join(err, active.unwrite())
+	if err != nil {
+		return errors.Join(err, active.unwrite(), active.truncateTxns(l.end.Load()))
 	}
 	var end int64
 	marks := position

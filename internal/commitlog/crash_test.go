@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -104,6 +105,7 @@ type crashSim struct {
 	log    *Log
 	config Config
 	clock  time.Time
+	full   bool // the disk has little space
 	steps  []string
 
 	now      line
@@ -116,6 +118,7 @@ type crashSim struct {
 	sending  []*simProducer
 	cleaner  *Cleaner // of a log that is compacted
 	kept     int64    // the end of what was compacted: no truncation goes below
+	unsure   bool     // a log that was about to start over lost later records, for which compaction had removed others
 	plain    int      // batches without a producer, to tell them apart
 }
 
@@ -192,7 +195,7 @@ func (s *crashSim) planCut() {
 func (s *crashSim) cut() {
 	mode := vfs.CrashModes[s.random.IntN(len(vfs.CrashModes))]
 	s.note("power cut, %v", mode)
-	s.disk = s.disk.Crash(mode)
+	s.disk, s.full = s.disk.Crash(mode), false
 }
 
 // step does something with the log; false when the power went meanwhile.
@@ -227,15 +230,37 @@ func (s *crashSim) step() bool {
 		s.log.SetConfig(s.config)
 	case n < 97:
 		err = s.maintain()
+	case n < 98:
+		s.fill()
 	default:
 		s.check()
 	}
-	if errors.Is(err, vfs.ErrCrashed) {
+	switch {
+	case errors.Is(err, vfs.ErrCrashed):
 		s.note("the power is gone")
 		return false
+	case s.log.Err() != nil && s.full:
+		s.note("the log failed on the full disk: %v", err)
+		return false
+	case s.full && errors.Is(err, syscall.ENOSPC):
+		s.note("the disk is full: %v", err)
+		err = nil
 	}
 	s.must(err)
 	return true
+}
+
+// fill leaves little space on the disk, or makes room again.
+func (s *crashSim) fill() {
+	s.full = !s.full
+	if s.full {
+		free := s.random.Int64N(4000)
+		s.note("only %d bytes are free", free)
+		s.disk.SetCapacity(s.disk.UsedBytes() + free)
+		return
+	}
+	s.note("there is space")
+	s.disk.SetCapacity(0)
 }
 
 func (s *crashSim) changeConfig() {
@@ -353,8 +378,11 @@ func (s *crashSim) send(batches []byte, origin Origin) error {
 		in.Guard = s.log.StartVerification(first.ProducerID(), first.ProducerEpoch(), first.BaseSequence())
 	}
 	got, err := s.log.Append(s.t.Context(), in)
-	if errors.Is(err, ErrSegmentSize) {
+	if errors.Is(err, ErrSegmentSize) || errors.Is(err, ErrDiskFull) && s.log.EndOffset() == s.now.end() {
 		s.syncProducers() // nothing was appended
+		if errors.Is(err, ErrDiskFull) {
+			return err
+		}
 		return nil
 	}
 	// Whatever the answer, the bytes may be on the disk when the power goes: so the line has them.
@@ -469,29 +497,39 @@ func (s *crashSim) truncate() error {
 	}
 	to = max(to, s.kept) // what compaction has removed for the sake of a later record would be gone
 	s.note("truncate to %d", to)
+	undo := *s
 	s.branches = append(s.branches, s.now)
 	s.now = s.now.below(to)
 	s.floor, s.start = min(s.floor, s.now.end()), min(s.start, s.now.end())
 	s.epoch++
 	err := s.log.Truncate(to)
-	s.syncProducers()
+	s.notTruncated(err, &undo)
 	if err == nil && s.log.EndOffset() != s.now.end() {
 		s.t.Errorf("truncation to %d left a log end of %d, want %d", to, s.log.EndOffset(), s.now.end())
 	}
 	return err
 }
 
+// notTruncated takes the model back if a full disk refused a truncation before anything was done.
+func (s *crashSim) notTruncated(err error, undo *crashSim) {
+	if errors.Is(err, ErrDiskFull) && s.log.Err() == nil {
+		s.now, s.branches, s.floor, s.start, s.raised = undo.now, undo.branches, undo.floor, undo.start, undo.raised
+	}
+	s.syncProducers()
+}
+
 // truncateFully starts the log again at another offset, as a follower far behind does.
 func (s *crashSim) truncateFully() error {
 	to := s.now.end() + s.random.Int64N(50)
 	s.note("truncate fully, start at %d", to)
+	undo := *s
 	s.branches = append(s.branches, s.now)
 	s.now = line{origin: to}
 	s.raised = max(s.raised, to)
 	s.floor, s.start = min(s.floor, s.starts), to // a cut may leave an empty log at the old start
 	s.epoch++
 	err := s.log.TruncateFully(to)
-	s.syncProducers()
+	s.notTruncated(err, &undo)
 	if err == nil && (s.log.EndOffset() != to || s.log.StartOffset() != to) {
 		s.t.Errorf("after truncating fully to %d the log is from %d to %d", to, s.log.StartOffset(), s.log.EndOffset())
 	}
@@ -512,7 +550,7 @@ func (s *crashSim) maybeClose() bool {
 	}
 	err := s.log.Close()
 	s.note("close: %v", err)
-	if errors.Is(err, vfs.ErrCrashed) {
+	if errors.Is(err, vfs.ErrCrashed) || s.full && err != nil {
 		return false
 	}
 	s.must(err)
@@ -577,10 +615,15 @@ func (s *crashSim) adopt(clean bool, logStart int64) {
 	if !found {
 		s.t.Errorf("the log, from %d to %d, is no prefix of any log since the last sync", s.log.StartOffset(), end)
 		for _, candidate := range candidates {
+			if s.cleaner != nil {
+				s.t.Logf("a line from %d to %d: %s", candidate.origin, candidate.end(), s.compacted(got, candidate, end))
+				continue
+			}
 			s.t.Log(candidate.difference(got))
 		}
 		return
 	}
+	s.unsure = s.unsure || end < s.kept
 	if clean && end != s.floor {
 		s.t.Errorf("a log that was closed at %d ends at %d", s.floor, end)
 	}
@@ -597,8 +640,7 @@ func (s *crashSim) adopt(clean bool, logStart int64) {
 // isPrefix reports whether a log that consists of got and ends at end may be what is left of the line.
 func (s *crashSim) isPrefix(l line, got []record.Batch, end int64) bool {
 	if len(got) == 0 || s.cleaner != nil {
-		left := l.below(end)
-		return end >= l.origin && left.end() == end && s.compacted(got, left) == ""
+		return end >= l.origin && l.below(end).end() == end && s.compacted(got, l, end) == ""
 	}
 	rest := l.from(got[0].BaseOffset())
 	if len(rest) < len(got) {
@@ -612,9 +654,10 @@ func (s *crashSim) isPrefix(l line, got []record.Batch, end int64) bool {
 	return end == got[len(got)-1].LastOffset()+1
 }
 
-// compacted tells what is wrong with a log that compaction has made of a line: a record that is not the line's, or one
-// that is missing although it is the last one with its key.
-func (s *crashSim) compacted(got []record.Batch, l line) string {
+// compacted tells what is wrong with a log up to end that compaction has made of a line: a record that is not the line's,
+// or one that is missing although it is the last one with its key. (The later one may lie behind end: the power went while
+// the log started over.)
+func (s *crashSim) compacted(got []record.Batch, l line, end int64) string {
 	type keyed struct{ key, value string }
 	records := map[int64]keyed{}
 	for _, batch := range got {
@@ -636,7 +679,7 @@ func (s *crashSim) compacted(got []record.Batch, l line) string {
 			switch {
 			case found && (have.key != string(r.Key) || have.value != string(r.Value)):
 				return fmt.Sprintf("record %d is another one", r.Offset)
-			case !found && r.Offset >= s.log.StartOffset() && !later[string(r.Key)] && r.Value != nil:
+			case !s.unsure && !found && r.Offset >= s.log.StartOffset() && r.Offset < end && !later[string(r.Key)] && r.Value != nil:
 				return fmt.Sprintf("record %d with key %s is missing", r.Offset, r.Key)
 			}
 			later[string(r.Key)] = true
@@ -737,7 +780,7 @@ func (s *crashSim) checkReads() {
 	}
 	got, want := s.contents(), s.now.from(s.start)
 	if s.cleaner != nil {
-		if wrong := s.compacted(got, s.now); wrong != "" {
+		if wrong := s.compacted(got, s.now, s.now.end()); wrong != "" {
 			s.t.Errorf("the compacted log: %s", wrong)
 		}
 		return
@@ -789,9 +832,6 @@ func (s *crashSim) checkTimestamps() {
 		if found != (want >= 0) || found && (got.Offset != records[want].Offset || got.Timestamp != records[want].Timestamp) {
 			s.t.Errorf("look-up of timestamp %d: %+v, %v; want record %d of %d", target, got, found, want, len(records))
 		}
-	}
-	if len(batches) > 0 && batches[0].BaseOffset() < s.start {
-		return // of a batch that straddles the log start, the greatest timestamp may be below it
 	}
 	got, found, err := s.log.MaxTimestamp(s.now.end())
 	s.must(err)

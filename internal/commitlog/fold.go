@@ -251,6 +251,7 @@ func (s *segment) appendTxn(txn AbortedTxn) error {
 	}
 	defer file.Close()
 	if _, err := file.WriteAt(appendAbortedTxn(nil, txn), s.writer.transactionBytes); err != nil {
+		err = errors.Join(err, file.Truncate(s.writer.transactionBytes))
 		return fmt.Errorf("write transaction index of segment %d: %w", s.base, err)
 	}
 	s.writer.transactionBytes += abortedTxnBytes

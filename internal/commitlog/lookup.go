@@ -64,10 +64,41 @@ func (l *Log) MaxTimestamp(end int64) (at TimeOffset, found bool, err error) {
 		return TimeOffset{}, false, nil
 	}
 	at, found, err = view.segments[in].firstAt(best.timestamp, view.start, view.end, view.limits[in])
+	if err == nil && !found {
+		// The batch has lost that record: to the log start, which lies inside it, or to compaction.
+		at, found, err = view.greatest()
+	}
 	if err != nil {
 		return TimeOffset{}, false, l.lookupError(best.timestamp, err)
 	}
 	return at, found, nil
+}
+
+// greatest finds the record with the greatest timestamp by reading the records of every batch that may have it.
+func (v *lookupView) greatest() (best TimeOffset, found bool, err error) {
+	best.Timestamp = record.NoTimestamp
+	for i, s := range v.segments {
+		scan := newHeaderScan(s.log, 0, v.limits[i])
+		for {
+			b, err := scan.next()
+			if err == io.EOF || err == nil && b.BaseOffset() >= v.end {
+				break
+			}
+			for err == nil && b.LastOffset() >= v.start && b.MaxTimestamp() > best.Timestamp {
+				at, better, failed := s.firstInBatch(b.span(), best.Timestamp+1, v.start, v.end)
+				if err = failed; !better {
+					break
+				}
+				best, found = at, true
+			}
+			if err != nil {
+				scan.close()
+				return TimeOffset{}, false, err
+			}
+		}
+		scan.close()
+	}
+	return best, found, nil
 }
 
 func (l *Log) lookupError(ts int64, err error) error {

@@ -455,6 +455,9 @@ func TestFullDisk(t *testing.T) {
 	if got, err := vfs.ReadFile(disk, "/c", 10); err != nil || len(got) != 0 {
 		t.Errorf("after it: %q, %v; want the old file", got, err)
 	}
+	if got := disk.UsedBytes(); got != 10 {
+		t.Errorf("%d bytes used, want 10", got)
+	}
 }
 
 // TestInjectedErrors: the planned error comes after the planned number of changes; a failed sync stays failed.

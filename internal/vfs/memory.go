@@ -105,6 +105,13 @@ func (m *Memory) touchLocked(node *inode) {
 	}
 }
 
+// UsedBytes returns the bytes of all files, those that are removed and still open included.
+func (m *Memory) UsedBytes() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.used
+}
+
 // FailAfter lets n more changes (creations, writes, truncations, renames, removals, syncs) succeed; then every one fails
 // with err. With [ErrCrashed] the power is lost at that change. A nil err ends it.
 func (m *Memory) FailAfter(n int, err error) {
