@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +61,8 @@ type Config struct {
 	// and that topics fall back to.
 	Settings map[string]string
 
+	// Host says where this broker runs, for people who look into the registry. Default: the machine's name.
+	Host string
 	// Version is what this build calls itself.
 	Version string
 	// Logger receives the log. Default: none.
@@ -108,6 +111,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Admin == nil && !c.AdminOff {
 		c.Admin = &Address{loopbackHost, DefaultAdminPort}
+	}
+	if c.Host == "" {
+		c.Host, _ = os.Hostname() // it only helps people
 	}
 	if c.Version == "" {
 		c.Version = "unknown"

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -77,13 +76,9 @@ func (m *membership) judge(ctx context.Context) (bool, error) {
 func (m *membership) register(ctx context.Context, clean bool) (registry.Registered, error) {
 	b := m.broker
 	phase := b.phases.Begin("registration", "a broker with the same id may run elsewhere")
-	host, err := os.Hostname()
-	if err != nil {
-		host = "" // it only helps people
-	}
 	me, err := b.cluster.Register(ctx, b.config.BrokerID, registry.Registration{
 		Directories: []meta.DirectoryID{b.logs.DirectoryID()}, Endpoints: b.endpoints(), Rack: b.config.Rack, Clean: clean,
-		Host: host, Version: b.config.Version,
+		Host: b.config.Host, Version: b.config.Version,
 	}, leaseLength)
 	if err != nil {
 		return me, err
