@@ -432,6 +432,18 @@ func TestStartErrors(t *testing.T) {
 	if got := fault(launch(t, filepath.Join(file, "data"), nil, nil)); got != DirectoryUnusable {
 		t.Errorf("a file in the path: %v", got)
 	}
+	b = start(t, dir, nil)
+	b.create("kept", nil)
+	b.close()
+	if err := os.Rename(filepath.Join(dir, registryDir), filepath.Join(t.TempDir(), "elsewhere")); err != nil {
+		t.Fatal(err)
+	}
+	if got := fault(launch(t, dir, nil, nil)); got != OtherCluster {
+		t.Errorf("the registry is lost: %v", got)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "kept-0")); err != nil {
+		t.Errorf("a partition was touched: %v", err)
+	}
 	properties := filepath.Join(dir, "meta.properties")
 	text, err := os.ReadFile(properties)
 	if err != nil {

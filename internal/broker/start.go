@@ -155,11 +155,11 @@ func (b *Broker) openRegistry(ctx context.Context) (err error) {
 		b.store = b.embedded.Store()
 	}
 	b.cluster = registry.NewCluster(b.store, b.config.Version, b.logger)
-	fresh, err := meta.NewTopicID(rand.Reader) // cluster ids have the form of topic ids
+	fresh, err := b.foundingID()
 	if err != nil {
 		return err
 	}
-	id, err := b.cluster.Initialize(ctx, b.logs.ClusterID(), fresh.String())
+	id, err := b.cluster.Initialize(ctx, b.logs.ClusterID(), fresh)
 	if err != nil {
 		return err
 	}
@@ -168,6 +168,17 @@ func (b *Broker) openRegistry(ctx context.Context) (err error) {
 	}
 	phase.End()
 	return nil
+}
+
+// foundingID is the id of a cluster that this start may found; empty if it may not. Partitions without their registry are
+// not the beginning of a cluster but the loss of one: their topics are unknown, and all of them would be set aside.
+func (b *Broker) foundingID() (string, error) {
+	held, err := b.logs.HoldsPartitions()
+	if err != nil || held {
+		return "", err
+	}
+	fresh, err := meta.NewTopicID(rand.Reader) // cluster ids have the form of topic ids
+	return fresh.String(), err
 }
 
 // assemble makes the parts that stand on the data directory and the registry, and reads the configurations.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 
 	"github.com/tidemark-io/tidemark/internal/commitlog"
 	"github.com/tidemark-io/tidemark/internal/registry"
@@ -14,6 +15,7 @@ func explain(err error, dir string) error {
 	var locked *commitlog.LockedError
 	var mismatch *commitlog.MismatchError
 	var newer *commitlog.NewerFormatError
+	var foreign *commitlog.ForeignError
 	var start *StartError
 	fault, fix := StartFault(0), ""
 	switch {
@@ -28,6 +30,12 @@ func explain(err error, dir string) error {
 		fault, fix = OtherCluster, fmt.Sprintf("start with --set node.id=%s, or choose another directory with --set log.dirs=PATH", mismatch.Have)
 	case errors.As(err, &mismatch), errors.Is(err, registry.ErrOtherCluster):
 		fault, fix = OtherCluster, "choose the data directory of this cluster with --set log.dirs=PATH, or an empty one"
+	case errors.As(err, &foreign):
+		fault, fix = OtherCluster, "choose another directory with --set log.dirs=PATH, and copy the topics with clients while Kafka runs"
+	case errors.Is(err, registry.ErrNotFounded):
+		fault = OtherCluster
+		err = fmt.Errorf("data directory %s holds partitions, and no topic is known: %w", dir, err)
+		fix = fmt.Sprintf("restore %s from a backup, or choose another directory with --set log.dirs=PATH", filepath.Join(dir, registryDir))
 	case errors.As(err, &newer), errors.Is(err, registry.ErrNewerFormat):
 		fault, fix = NewerFormat, "run the version that wrote it, or a newer one"
 	case errors.Is(err, commitlog.ErrUnwritable), errors.Is(err, fs.ErrPermission):

@@ -78,6 +78,15 @@ func (e *NewerFormatError) Error() string {
 	return fmt.Sprintf("data directory %s has format version %d, this build understands up to %d: run the newer build", e.Dir, e.Have, e.Understands)
 }
 
+// ForeignError is returned by OpenManager when Apache Kafka wrote the partitions in the data directory. Their topics are in
+// Kafka's metadata, not in a registry: opening the directory would take every one of them for a stray.
+type ForeignError struct{ Dir string }
+
+// Error names the directory.
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("data directory %s holds partitions of Apache Kafka", e.Dir)
+}
+
 // lockDirectory takes the lock of a data directory. The file stays open, and locked, until it is closed.
 func lockDirectory(dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, lockFileName), os.O_RDWR|os.O_CREATE, 0o644)

@@ -167,7 +167,7 @@ type QuarantinedDir struct {
 
 // OpenManager takes the lock of a data directory and reads what it says about itself. It opens no log: Load does.
 //
-// Errors: ErrUnwritable, *LockedError, *MismatchError, *NewerFormatError, ErrBadMeta.
+// Errors: ErrUnwritable, *LockedError, *MismatchError, *NewerFormatError, *ForeignError, ErrBadMeta.
 func OpenManager(o ManagerOptions) (*Manager, error) {
 	o = o.WithDefaults()
 	m := &Manager{options: o, checkpoints: make(chan struct{}, 1), syncer: NewSyncer(o.FS, o.Dir)}
@@ -234,6 +234,11 @@ func (m *Manager) readDirectory() error {
 	if err != nil {
 		return err
 	}
+	if known && id.format == 0 {
+		if held, err := m.HoldsPartitions(); err != nil || held {
+			return cmp.Or[error](err, &ForeignError{m.options.Dir})
+		}
+	}
 	m.identity.Store(&id)
 	m.saved.Store(known && id.cluster != "" && id.format == FormatVersion)
 	if m.state, err = readStartState(&m.options, id); err != nil {
@@ -264,6 +269,18 @@ func (m *Manager) Healthy() bool { return !m.failed.Load() }
 
 // Full tells whether clients' appends are refused because the disk is nearly full.
 func (m *Manager) Full() bool { return m.full.Load() }
+
+// HoldsPartitions tells whether the directory has a partition in it, of a topic that may exist.
+func (m *Manager) HoldsPartitions() (bool, error) {
+	entries, err := m.options.FS.List(m.options.Dir)
+	if err != nil {
+		return false, fmt.Errorf("list data directory: %w", err)
+	}
+	return slices.ContainsFunc(entries, func(e vfs.Entry) bool {
+		_, ok := parsePartitionName(e.Name)
+		return ok && e.Dir
+	}), nil
+}
 
 // SetCluster says which cluster this is and writes meta.properties if it does not say so yet. It returns *MismatchError
 // if the directory belongs to another cluster. A full disk is no error where the file exists already.

@@ -350,3 +350,33 @@ func TestPartitionNames(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Opening what Kafka wrote would take every partition for a stray, so it is refused before anything is touched.
+func TestManagerRefusesPartitionsOfKafka(t *testing.T) {
+	disk, dir := vfs.NewDisk(vfs.Options{}), filepath.Join(t.TempDir(), "data")
+	d := openDirectory(t, disk, dir)
+	d.log("topic", topicID(1), 0)
+	if err := d.Close(-1); err != nil {
+		t.Fatal(err)
+	}
+	kafkas := "#\nversion=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qk\nnode.id=1\n"
+	if err := os.WriteFile(filepath.Join(dir, metaFileName), []byte(kafkas), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	options := d.options
+	options.ClusterID, options.NodeID = "", 1
+	var foreign *ForeignError
+	if _, err := OpenManager(options); !errors.As(err, &foreign) || foreign.Dir != dir {
+		t.Errorf("partitions of Kafka: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "topic-0")); err != nil {
+		t.Fatal(err)
+	}
+	m, err := OpenManager(options) // a directory that was only formatted holds nothing to lose
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(-1); err != nil {
+		t.Error(err)
+	}
+}

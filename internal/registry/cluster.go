@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,9 @@ var (
 
 	// ErrOtherCluster is returned by Initialize when the registry belongs to another cluster.
 	ErrOtherCluster = errors.New("registry belongs to another cluster")
+
+	// ErrNotFounded is returned by Initialize when the registry is empty and the caller may not found a cluster.
+	ErrNotFounded = errors.New("registry is empty")
 
 	// ErrConflict is returned by conditional writes when what they were decided on has changed: read again and decide
 	// again.
@@ -51,24 +55,25 @@ func NewCluster(store Store, version string, logger *slog.Logger) *Cluster {
 
 // Initialize checks the format, and founds the cluster with the given id if the registry is empty. It returns the
 // cluster's id. A wanted id that the registry contradicts is ErrOtherCluster; wanted is empty when the caller knows
-// none. A fresh id is used only for founding.
+// none. A fresh id is used only for founding; an empty one means that the caller has data of a cluster, so that an empty
+// registry is the loss of one: ErrNotFounded.
 func (c *Cluster) Initialize(ctx context.Context, wanted, fresh string) (clusterID string, err error) {
-	founding := fresh
-	if wanted != "" {
-		founding = wanted
-	}
-	result, err := c.store.Txn(ctx, Txn{
-		Conds: []Cond{Absent(formatKey)},
-		Then: []Op{
+	founding := cmp.Or(wanted, fresh)
+	txn := Txn{Conds: []Cond{Absent(formatKey)}, Else: []Op{Get(formatKey), Get(clusterKey)}}
+	if fresh != "" {
+		txn.Then = []Op{
 			Put(formatKey, encode(formatValue{Version: FormatVersion, WrittenBy: c.version})),
 			Put(clusterKey, encode(clusterValue{ID: founding})),
-		},
-		Else: []Op{Get(formatKey), Get(clusterKey)},
-	})
+		}
+	}
+	result, err := c.store.Txn(ctx, txn)
 	if err != nil {
 		return "", fmt.Errorf("open registry: %w", err)
 	}
 	if result.Succeeded {
+		if fresh == "" {
+			return "", ErrNotFounded
+		}
 		return founding, nil
 	}
 	format, err := decode[formatValue](*result.Results[0].Entry)

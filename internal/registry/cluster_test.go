@@ -95,7 +95,12 @@ func elect(t testing.TB, c *Cluster, id meta.BrokerID, r Registered) Seat {
 // An older build refuses a newer registry, by name; a data directory of another cluster is refused too.
 func TestInitialize(t *testing.T) {
 	overClusters(t, func(t *testing.T, c *Cluster) {
-		for i, fresh := range []string{"first", "second"} {
+		for range 2 { // a refusal founds nothing
+			if _, err := c.Initialize(t.Context(), "known", ""); !errors.Is(err, ErrNotFounded) {
+				t.Fatalf("a lost registry: %v", err)
+			}
+		}
+		for i, fresh := range []string{"first", "second", ""} {
 			if id, err := c.Initialize(t.Context(), "", fresh); err != nil || id != "first" {
 				t.Fatalf("start %d: %s, %v", i, id, err)
 			}
