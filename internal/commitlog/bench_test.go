@@ -295,6 +295,9 @@ func BenchmarkOpen10kPartitions(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	if err := m.SetCluster("c"); err != nil {
+		b.Fatal(err)
+	}
 	batch := benchBatch(b, 100)
 	for p := range int32(partitions) {
 		l, err := m.Open("bench", meta.TopicID{1}, p, DefaultConfig())

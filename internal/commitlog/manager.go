@@ -599,6 +599,9 @@ func (m *Manager) Close(brokerEpoch int64) error {
 	m.mu.Unlock()
 	defer m.unlock()
 	if !armed {
+		for _, l := range logs {
+			l.abandon()
+		}
 		return nil // nothing was written; the last mark still holds
 	}
 	err := m.closeLogs(logs)

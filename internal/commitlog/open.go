@@ -285,13 +285,15 @@ func (s *segment) readEnd() (int64, error) {
 	if size == 0 {
 		return s.base, nil
 	}
-	e, found, err := s.offsets.last()
-	if err != nil {
-		return 0, err
-	}
 	position := int64(0)
-	if found {
-		position = positionColumn.of(e[:])
+	if size > 2*headerScanBytes { // else reading all headers costs less than opening the index
+		e, found, err := s.offsets.last()
+		if err != nil {
+			return 0, err
+		}
+		if found {
+			position = positionColumn.of(e[:])
+		}
 	}
 	scan := newHeaderScan(s.log, position, size)
 	defer scan.close()
