@@ -671,3 +671,18 @@ func BenchmarkCreate10kPartitions(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkSnapshot10k is what a new controller reads.
+func BenchmarkSnapshot10k(b *testing.B) {
+	for _, backend := range backends {
+		b.Run(backend.name, func(b *testing.B) {
+			c := NewCluster(backend.open(b), "1.0", nil)
+			create(b, c, newTopic(1, "t", 10_000))
+			for b.Loop() {
+				if s := snapshot(b, c); len(s.Topics[topicID(1)].Partitions) != 10_000 {
+					b.Fatal("incomplete")
+				}
+			}
+		})
+	}
+}
