@@ -75,7 +75,7 @@ func (h *harness) Send(_ context.Context, broker meta.BrokerID, a *meta.Apply) (
 	if h.mu.images[broker] == nil {
 		h.mu.images[broker] = meta.NewImage("cluster")
 	}
-	h.mu.images[broker] = h.mu.images[broker].Apply(a)
+	h.mu.images[broker] = h.mu.images[broker].WithConfigRevision(a.ConfigRevision).Apply(a) // it has read them
 	h.mu.sent[broker] = append(h.mu.sent[broker], a)
 	answer := Answer{}
 	for _, topic := range a.Topics {
@@ -164,7 +164,7 @@ func (h *harness) settled(broker meta.BrokerID) {
 	h.t.Helper()
 	image, state := h.image(broker), h.state()
 	want := meta.NewImage("cluster").Apply(statement(state, state.Seat, 0, marks{full: true}))
-	if got, want := show(image), show(want); got != want || !image.Reflects(state.Revision) && image.ConfigRequired() == 0 {
+	if got, want := show(image), show(want); got != want || !image.Reflects(state.Revision) {
 		h.t.Errorf("broker %d, revision %d of %d, knows\n%s\nthe registry holds\n%s", broker, image.Revision(), state.Revision, got, want)
 	}
 }

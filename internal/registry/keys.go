@@ -30,6 +30,9 @@ const (
 	deletedPrefix      = "/deleted/"
 
 	defaultBroker = "default"
+
+	// partitionsMax bounds the partitions of a topic, so that a key that somebody wrote by hand takes no memory to speak of.
+	partitionsMax = 1_000_000
 )
 
 func nameKey(name string) string              { return namePrefix + name }
@@ -63,7 +66,7 @@ func parseTopicKey(rest string) (id meta.TopicID, partition int32, isPartition b
 		return id, -1, isPartition, err
 	}
 	n, err := strconv.ParseInt(number, 10, 32)
-	if err != nil || n < 0 {
+	if err != nil || n < 0 || n >= partitionsMax {
 		return id, -1, true, fmt.Errorf("partition number %q", number)
 	}
 	return id, int32(n), true, nil

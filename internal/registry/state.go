@@ -15,7 +15,7 @@ import (
 // into it with Update.
 type State struct {
 	Revision       int64
-	ConfigRevision int64 // the last revision that changed a configuration
+	ConfigRevision int64 // no configuration has changed after this revision
 	Seat           Seat  // the present controller's; Broker is NoBroker when the seat is vacant
 
 	Names         map[string]meta.TopicID
@@ -127,7 +127,8 @@ func (c *Cluster) Snapshot(ctx context.Context) (*State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read registry: %w", err)
 	}
-	s.Revision = revision
+	// A configuration that was removed has left no trace, so all that is known is that none changed later.
+	s.Revision, s.ConfigRevision = revision, revision
 	return s, nil
 }
 
