@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
@@ -386,80 +385,6 @@ func TestSetPartitions(t *testing.T) {
 	})
 }
 
-// D6, U-65: the same directory takes over; another one is refused, naming the first.
-func TestRegister(t *testing.T) {
-	overClusters(t, func(t *testing.T, c *Cluster) {
-		first := register(t, c, 1, 1)
-		seat := elect(t, c, 1, first)
-		if _, err := c.Unfence(t.Context(), seat, *snapshot(t, c).Brokers[1]); err != nil {
-			t.Fatal(err)
-		}
-		_, err := c.Register(t.Context(), 1, Registration{Directories: []meta.DirectoryID{directory(2)}}, time.Minute)
-		var taken *TakenError
-		want := "broker id 1 is taken by the broker at h:9092 on host box with data directory id CAAAAAAAAAAAAAAAAAAAAQ: give this one another node.id"
-		if !errors.As(err, &taken) || err.Error() != want {
-			t.Fatalf("a second incarnation: %v", err)
-		}
-		second := register(t, c, 1, 1)
-		s := snapshot(t, c)
-		if b := s.Brokers[1]; b.Registration != second.Epoch || b.Live != 0 || b.Epoch == 0 || s.Seat.Broker != meta.NoBroker {
-			t.Errorf("after the takeover: %+v, seat %+v", b, s.Seat)
-		}
-		if _, _, err := c.Elect(t.Context(), 1, first); !errors.Is(err, ErrLeaseGone) {
-			t.Errorf("the predecessor stands for election: %v", err)
-		}
-		if err := c.Unregister(t.Context(), second); err != nil {
-			t.Fatal(err)
-		}
-		if got := snapshot(t, c).Registered(); len(got) != 0 {
-			t.Errorf("registered: %+v", got)
-		}
-		if epoch, err := c.BrokerEpoch(t.Context(), 1); err != nil || epoch != s.Brokers[1].Epoch {
-			t.Errorf("the epoch is kept: %d, %v", epoch, err)
-		}
-	})
-}
-
-func TestElection(t *testing.T) {
-	overClusters(t, func(t *testing.T, c *Cluster) {
-		one, two := register(t, c, 1, 1), register(t, c, 2, 2)
-		first := elect(t, c, 1, one)
-		holder, won, err := c.Elect(t.Context(), 2, two)
-		if err != nil || won || holder != first || first.Epoch != 1 {
-			t.Fatalf("got %+v, %t, %v", holder, won, err)
-		}
-		vacant := make(chan error)
-		go func() { vacant <- c.AwaitVacancy(t.Context(), holder) }()
-		if err := c.Unregister(t.Context(), one); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-vacant; err != nil {
-			t.Fatal(err)
-		}
-		second := elect(t, c, 2, two)
-		if second.Epoch != 2 {
-			t.Errorf("epoch %d", second.Epoch)
-		}
-		broker := *snapshot(t, c).Brokers[2]
-		if _, err := c.Unfence(t.Context(), first, broker); !errors.Is(err, ErrDeposed) {
-			t.Errorf("the deposed controller unfences: %v", err)
-		}
-		if _, err := c.Unfence(t.Context(), second, broker); err != nil {
-			t.Error(err)
-		}
-		if _, err := c.Unfence(t.Context(), second, broker); !errors.Is(err, ErrConflict) {
-			t.Errorf("twice: %v", err)
-		}
-		broker = *snapshot(t, c).Brokers[2]
-		if err := c.Fence(t.Context(), second, broker); err != nil {
-			t.Error(err)
-		}
-		if b := snapshot(t, c).Brokers[2]; b.Live != 0 || b.Epoch != broker.Live || b.Registration == 0 {
-			t.Errorf("fenced: %+v", b)
-		}
-	})
-}
-
 // D11: a tombstone goes when every replica has confirmed.
 func TestConfirmDeleted(t *testing.T) {
 	overClusters(t, func(t *testing.T, c *Cluster) {
@@ -635,30 +560,6 @@ func show(s *State) string {
 		Topics  int
 	}{s.Names, s.Brokers, slices.Collect(maps.Keys(s.Deleted)), s.Seat, s.Revision, len(s.Topics)})
 	return fmt.Sprint(string(text), err)
-}
-
-// A lease is renewed until ctx ends, and its loss is noticed.
-func TestKeepAlive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := NewMemory()
-		c := NewCluster(m, "1.0", nil)
-		r := register(t, c, 1, 1)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		if err := c.KeepAlive(ctx, r.Lease, time.Minute); err != nil {
-			t.Fatalf("within an hour: %v", err)
-		}
-		if len(snapshot(t, c).Registered()) != 1 {
-			t.Fatal("the lease ended while it was renewed")
-		}
-		time.Sleep(2 * time.Minute)
-		if len(snapshot(t, c).Registered()) != 0 {
-			t.Fatal("the lease did not end")
-		}
-		if err := c.KeepAlive(t.Context(), r.Lease, time.Minute); !errors.Is(err, ErrLeaseGone) {
-			t.Fatalf("a lost lease: %v", err)
-		}
-	})
 }
 
 func BenchmarkCreate10kPartitions(b *testing.B) {
