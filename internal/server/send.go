@@ -23,7 +23,7 @@ func (c *conn) sendRecords(h *wire.FetchHeader, slices []record.Slice) error {
 	if len(h.Gaps) == 0 {
 		return c.write(h.Bytes)
 	}
-	buffer := c.server.pool.Get(copyBytes)
+	buffer := c.server.pool.Get(c.gathered(h, slices))
 	defer buffer.Release()
 	g := gatherer{conn: c, buffer: buffer.Bytes[:0]}
 	at := 0
@@ -45,6 +45,19 @@ func (c *conn) sendRecords(h *wire.FetchHeader, slices []record.Slice) error {
 		return err
 	}
 	return g.flush(false)
+}
+
+// gathered is how many bytes of an answer go through a buffer, at most copyBytes.
+func (c *conn) gathered(h *wire.FetchHeader, slices []record.Slice) int {
+	total := int64(len(h.Bytes))
+	for i := range slices {
+		for _, run := range slices[i].Runs {
+			if n := run.Bytes(); run.File == nil || n < sendfileBytesMin || !c.sender.sendsFiles() {
+				total += n
+			}
+		}
+	}
+	return int(min(total, copyBytes))
 }
 
 // gatherer collects bytes into one buffer and writes it when it is full or a file range is to be sent.

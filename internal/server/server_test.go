@@ -19,7 +19,7 @@ type started struct {
 
 // start runs a Server on a loopback port until the test ends. Fields of config that are unset get an empty cluster.
 // handlers replace or add to the dispatch table.
-func start(t *testing.T, config Config, handlers ...handler) *started {
+func start(t testing.TB, config Config, handlers ...handler) *started {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,7 +35,7 @@ func start(t *testing.T, config Config, handlers ...handler) *started {
 }
 
 // startInMemory is start over net.Pipe, for tests in a synctest bubble.
-func startInMemory(t *testing.T, config Config, handlers ...handler) *started {
+func startInMemory(t testing.TB, config Config, handlers ...handler) *started {
 	t.Helper()
 	listener := &pipeListener{dialled: make(chan net.Conn), closed: make(chan struct{})}
 	return run(t, config, listener, func() net.Conn {
@@ -45,7 +45,7 @@ func startInMemory(t *testing.T, config Config, handlers ...handler) *started {
 	}, handlers...)
 }
 
-func run(t *testing.T, config Config, listener net.Listener, dial func() net.Conn, handlers ...handler) *started {
+func run(t testing.TB, config Config, listener net.Listener, dial func() net.Conn, handlers ...handler) *started {
 	t.Helper()
 	config.Listeners = []Listener{{Net: listener, Name: "PLAINTEXT"}}
 	if config.Image == nil {
@@ -59,7 +59,9 @@ func run(t *testing.T, config Config, listener net.Listener, dial func() net.Con
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.pool.Poison()
+	if _, timed := t.(*testing.B); !timed {
+		s.pool.Poison()
+	}
 	for _, h := range handlers {
 		s.handlers[h.key] = h
 	}
