@@ -51,11 +51,7 @@ func (b *Broker) openDirectory() (err error) {
 		CheckpointInterval:    b.duration("log.flush.offset.checkpoint.interval.ms"),
 		HighWatermarkInterval: b.duration("replica.high.watermark.checkpoint.interval.ms"),
 		FreeBytesMin:          -1, // the disk watcher's affair
-
-		CompactionOff:            !b.configs.Bool(emptyImage, "log.cleaner.enable"),
-		CompactionInterval:       b.duration("log.cleaner.backoff.ms"),
-		CompactionKeyBytesMax:    b.setting("log.cleaner.dedupe.buffer.size"),
-		CompactionBytesPerSecond: b.compactionRate(),
+		Compaction:            b.compactionLimits,
 	})
 	if err != nil {
 		return err
@@ -65,8 +61,8 @@ func (b *Broker) openDirectory() (err error) {
 }
 
 // compactionRate is the bound of what compaction reads and writes, in bytes per second; 0 is none.
-func (b *Broker) compactionRate() int64 {
-	rate, err := strconv.ParseFloat(b.configs.Value(emptyImage, "log.cleaner.io.max.bytes.per.second"), 64)
+func (b *Broker) compactionRate(image *meta.Image) int64 {
+	rate, err := strconv.ParseFloat(b.configs.Value(image, "log.cleaner.io.max.bytes.per.second"), 64)
 	if err != nil || rate >= math.MaxInt64 {
 		return 0
 	}
@@ -77,6 +73,17 @@ func (b *Broker) compactionRate() int64 {
 func (b *Broker) logFailed(error) {
 	if p := b.running.Load(); p != nil {
 		p.table.LogFailed()
+	}
+}
+
+// compactionLimits are the cleaner's keys as they count at this moment.
+func (b *Broker) compactionLimits() commitlog.CompactionLimits {
+	image := b.state.load()
+	return commitlog.CompactionLimits{
+		Off:            !b.configs.Bool(image, "log.cleaner.enable"),
+		Interval:       time.Duration(b.configs.Int(image, "log.cleaner.backoff.ms")) * time.Millisecond,
+		KeyBytesMax:    b.configs.Int(image, "log.cleaner.dedupe.buffer.size"),
+		BytesPerSecond: b.compactionRate(image),
 	}
 }
 

@@ -16,15 +16,31 @@ import (
 // that fails is left alone for a while, longer each time, and shows why (U-88).
 type compactor struct {
 	manager  *Manager
-	cleaner  *Cleaner
-	interval time.Duration
 	metrics  *compactionMetrics
+	cleaner  *Cleaner // of run, like the two that follow
+	limits   CompactionLimits
+	throttle throttle
 
 	mu struct {
 		sync.Mutex
 		states map[*Log]*CompactionState
 	}
 }
+
+// CompactionLimits are the bounds of a data directory's compactions.
+type CompactionLimits struct {
+	// Off leaves compacted topics uncompacted (log.cleaner.enable=false).
+	Off bool
+	// Interval is the time between looks for logs to compact (log.cleaner.backoff.ms, default 15 s).
+	Interval time.Duration
+	// KeyBytesMax bounds the memory for keys (log.cleaner.dedupe.buffer.size, default 128 MiB): see CleanerOptions.
+	KeyBytesMax int64
+	// BytesPerSecond bounds what compaction reads and writes (log.cleaner.io.max.bytes.per.second); 0: no bound.
+	BytesPerSecond int64
+}
+
+// compactionIntervalDefault is Kafka's default of log.cleaner.backoff.ms.
+const compactionIntervalDefault = 15 * time.Second
 
 // compactionRetryMax bounds the time for which a log that cannot be compacted is left alone.
 const compactionRetryMax = time.Hour
@@ -45,27 +61,39 @@ type CompactionState struct {
 }
 
 func newCompactor(m *Manager) *compactor {
-	c := &compactor{manager: m, interval: m.options.CompactionInterval, metrics: newCompactionMetrics(m.options.Registerer)}
+	c := &compactor{manager: m, metrics: newCompactionMetrics(m.options.Registerer)}
 	c.mu.states = map[*Log]*CompactionState{}
-	c.cleaner = NewCleaner(CleanerOptions{
-		KeyBytesMax: m.options.CompactionKeyBytesMax,
-		Throttle:    (&throttle{bytesPerSecond: m.options.CompactionBytesPerSecond, now: m.options.Now}).wait,
-	})
+	c.throttle.now = m.options.Now
 	return c
+}
+
+// limit takes up the bounds that count now.
+func (c *compactor) limit() {
+	was := c.limits
+	c.limits = c.manager.options.Compaction()
+	c.limits.Interval = cmp.Or(c.limits.Interval, compactionIntervalDefault)
+	c.throttle.bytesPerSecond = c.limits.BytesPerSecond
+	if c.cleaner == nil || c.limits.KeyBytesMax != was.KeyBytesMax {
+		c.cleaner = NewCleaner(CleanerOptions{KeyBytesMax: c.limits.KeyBytesMax, Throttle: c.throttle.wait})
+	}
 }
 
 // run compacts what is due, and looks again after the interval, until ctx ends.
 func (c *compactor) run(ctx context.Context) error {
-	ticker := time.NewTicker(c.interval)
-	defer ticker.Stop()
+	c.limit()
+	timer := time.NewTimer(c.limits.Interval)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-ticker.C:
+		case <-timer.C:
 		}
-		for ctx.Err() == nil && c.round(ctx) {
+		c.limit()
+		for ctx.Err() == nil && !c.limits.Off && c.round(ctx) {
+			c.limit()
 		}
+		timer.Reset(c.limits.Interval)
 	}
 }
 
@@ -84,7 +112,7 @@ func (c *compactor) round(ctx context.Context) bool {
 			s.Passes, s.Last, s.Failures, s.Err = s.Passes+1, result, 0, nil
 			return
 		}
-		s.fail(err, c.interval)
+		s.fail(err, c.limits.Interval)
 	})
 	switch {
 	case err == nil:
@@ -129,7 +157,7 @@ func (c *compactor) choose() (best *Log, highWatermark int64) {
 		}
 		can, err := l.Cleanable(mark)
 		if err != nil {
-			c.change(l, func(s *CompactionState) { s.LastAt = now; s.fail(err, c.interval) })
+			c.change(l, func(s *CompactionState) { s.LastAt = now; s.fail(err, c.limits.Interval) })
 			m.report("look for what may be compacted in "+l.Name().String(), err)
 			continue
 		}

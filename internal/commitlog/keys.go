@@ -223,11 +223,11 @@ func logKeys() []meta.ConfigKey {
 			Doc: "Number of partitions compacted at once.",
 		},
 		{
-			Name: "log.cleaner.io.max.bytes.per.second", Type: meta.DoubleType, HasDefault: true, Default: "1.7976931348623157E308",
+			Name: "log.cleaner.io.max.bytes.per.second", Type: meta.DoubleType, HasDefault: true, Default: "1.7976931348623157E308", Dynamic: meta.ClusterWide,
 			Doc: "Bound of the bytes per second that compaction reads and writes.",
 		},
 		{
-			Name: "log.cleaner.dedupe.buffer.size", Type: meta.LongType, HasDefault: true, Default: "134217728",
+			Name: "log.cleaner.dedupe.buffer.size", Type: meta.LongType, HasDefault: true, Default: "134217728", Dynamic: meta.ClusterWide,
 			Doc: "Memory in bytes for the key maps of compaction.",
 		},
 		{
@@ -239,7 +239,7 @@ func logKeys() []meta.ConfigKey {
 			Doc: "How full the key map of compaction may become.",
 		},
 		{
-			Name: "log.cleaner.backoff.ms", Type: meta.LongType, HasDefault: true, Default: "15000", Valid: meta.AtLeast(0),
+			Name: "log.cleaner.backoff.ms", Type: meta.LongType, HasDefault: true, Default: "15000", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide,
 			Doc: "Milliseconds between looks for logs to compact when there are none.",
 		},
 		{

@@ -68,14 +68,9 @@ type ManagerOptions struct {
 	// (log.storage.free.min.bytes, default 128 MiB; negative: never).
 	FreeBytesMin int64
 
-	// CompactionOff leaves compacted topics uncompacted (log.cleaner.enable=false).
-	CompactionOff bool
-	// CompactionInterval is the time between looks for logs to compact (log.cleaner.backoff.ms, default 15 s).
-	CompactionInterval time.Duration
-	// CompactionKeyBytesMax bounds the memory for keys (log.cleaner.dedupe.buffer.size, default 128 MiB).
-	CompactionKeyBytesMax int64
-	// CompactionBytesPerSecond bounds what compaction reads and writes (log.cleaner.io.max.bytes.per.second); 0: no bound.
-	CompactionBytesPerSecond int64
+	// Compaction are the bounds of compaction; Run asks for them before each pass, so they may change. Nil: the
+	// defaults.
+	Compaction func() CompactionLimits
 }
 
 // WithDefaults returns the options with every zero replaced by its default.
@@ -93,7 +88,9 @@ func (o ManagerOptions) WithDefaults() ManagerOptions {
 	o.MaintenanceInterval = cmp.Or(o.MaintenanceInterval, 5*time.Minute)
 	o.CheckpointInterval = cmp.Or(o.CheckpointInterval, time.Minute)
 	o.HighWatermarkInterval = cmp.Or(o.HighWatermarkInterval, 5*time.Second)
-	o.CompactionInterval = cmp.Or(o.CompactionInterval, 15*time.Second)
+	if o.Compaction == nil {
+		o.Compaction = func() CompactionLimits { return CompactionLimits{} }
+	}
 	o.FreeBytesMin = cmp.Or(o.FreeBytesMin, 128<<20)
 	return o
 }

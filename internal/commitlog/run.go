@@ -23,9 +23,7 @@ const sweepInterval = 15 * time.Second
 func (m *Manager) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	group.Go(func() { _ = m.syncer.Run(ctx) }) // it ends with ctx
-	if !m.options.CompactionOff {
-		group.Go(func() { _ = m.compactor.run(ctx) }) // so does this
-	}
+	group.Go(func() { _ = m.compactor.run(ctx) })
 	defer group.Wait()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
