@@ -106,8 +106,8 @@ func (l *Log) truncate(to int64) error {
 	l.synced.Store(min(l.synced.Load(), end))
 	l.mu.recent.reset()
 	l.mu.epochs.truncateFromEnd(end)
-	l.mu.Unlock()
 	l.start.Store(min(l.start.Load(), end))
+	l.mu.Unlock()
 
 	if err := l.doomTail(segments[i+1:]); err != nil {
 		return err
