@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -19,14 +20,14 @@ func main() {
 }
 
 // run executes one command line and returns the exit code (exit.go). The first SIGINT or SIGTERM cancels the command's
-// context; a second one ends the process at once.
+// context; a second Ctrl-C ends the process at once.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	go func() {
-		<-ctx.Done()
-		stop() // the default action of the signals is back: a second Ctrl-C exits at once
-	}()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	go obey(ctx, signals, cancel, func() { os.Exit(exitInterrupted) })
 
 	root := newRoot(streams{in: stdin, out: stdout, err: stderr})
 	root.SetArgs(args)
@@ -39,6 +40,28 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "tidemark: %v\n", err)
 	return exitCodeOf(err)
+}
+
+// echo is how long after the first signal others are the same one, come twice: timeout(1), process groups and wrappers
+// signal a process and then everybody, and a person is not that fast.
+const echo = 300 * time.Millisecond
+
+// obey calls stop at the first signal, and exit at a second Ctrl-C. A second SIGTERM does not hurry a stop: whoever cannot
+// wait has SIGKILL. It returns when ctx ends before any signal came; the process ends it otherwise.
+func obey(ctx context.Context, signals <-chan os.Signal, stop, exit func()) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-signals:
+	}
+	stop()
+	first := time.Now()
+	for s := range signals {
+		if s == os.Interrupt && time.Since(first) > echo {
+			exit()
+			return
+		}
+	}
 }
 
 // streams are the three files of the command, so that tests can hold them.
@@ -84,6 +107,7 @@ func newRoot(io streams) *cobra.Command {
 		newConfig(io, &shared),
 		newVersion(io, &shared),
 	)
+	refuseUnknown(root)
 	for _, group := range root.Commands() {
 		refuseUnknown(group)
 	}
@@ -95,10 +119,18 @@ func refuseUnknown(cmd *cobra.Command) {
 	if !cmd.HasSubCommands() || cmd.Runnable() {
 		return
 	}
+	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return cmd.Help()
 		}
-		return usageError{fmt.Errorf("unknown command %q; see `%s --help`", args[0], cmd.CommandPath())}
+		names := func(yield func(string) bool) {
+			for _, sub := range cmd.Commands() {
+				if !yield(sub.Name()) {
+					return
+				}
+			}
+		}
+		return usageError{fmt.Errorf("unknown command %q%s; see `%s --help`", args[0], didYouMean(args[0], names), cmd.CommandPath())}
 	}
 }

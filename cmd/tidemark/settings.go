@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,6 +13,10 @@ import (
 
 // envPrefix starts the environment variables that are settings: TIDEMARK_LOG_RETENTION_MS is log.retention.ms.
 const envPrefix = "TIDEMARK_"
+
+// serviceLink matches the variables that Kubernetes and Docker give every container beside a service called "tidemark":
+// they are addresses, no settings.
+var serviceLink = regexp.MustCompile(`^TIDEMARK_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // sources are the three places that a setting can come from, in rising precedence.
 type sources struct {
@@ -64,6 +69,9 @@ func resolve(from sources, table []*meta.ConfigKey) (resolved, error) {
 			continue
 		}
 		key, known := byEnv[name]
+		if !known && serviceLink.MatchString(name) {
+			continue
+		}
 		if !known {
 			return resolved{}, usageError{fmt.Errorf("environment: unknown variable %s%s", name, didYouMean(name, maps.Keys(byEnv)))}
 		}

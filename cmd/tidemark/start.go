@@ -164,6 +164,8 @@ func startExitCode(err error) int {
 		return exitFormat
 	case broker.DirectoryUnusable:
 		return exitDirectory
+	case broker.AddressUnusable:
+		return exitUsage
 	default:
 		return exitFailure
 	}

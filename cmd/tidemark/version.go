@@ -43,7 +43,12 @@ func newVersion(io streams, shared *clientFlags) *cobra.Command {
 }
 
 // noArguments, exactArguments and someArguments are cobra's checks with our exit code.
-func noArguments(cmd *cobra.Command, args []string) error { return asUsage(cobra.NoArgs(cmd, args)) }
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageError{fmt.Errorf("`%s` takes no arguments, got %q", cmd.CommandPath(), args[0])}
+}
 
 func exactArguments(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -59,11 +64,4 @@ func someArguments(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	return usageError{fmt.Errorf("want `%s`", cmd.UseLine())}
-}
-
-func asUsage(err error) error {
-	if err == nil {
-		return nil
-	}
-	return usageError{err}
 }

@@ -157,7 +157,8 @@ func (c Config) Validate() error {
 	names := make(map[string]bool)
 	for _, l := range c.Listeners {
 		if l.Name == "" || names[l.Name] {
-			return fmt.Errorf("Listeners: the name %q is empty or occurs twice", l.Name) //nolint:staticcheck // a field's name
+			return fmt.Errorf("listeners: the name %q is empty or occurs twice; give each listener a name of its own, "+
+				"and its protocol in listener.security.protocol.map", l.Name)
 		}
 		names[l.Name] = true
 		if l.Port < 0 || l.Port > 65535 {
@@ -173,6 +174,11 @@ func (c Config) Validate() error {
 func ParseConfig(settings map[string]string) (Config, error) {
 	c := Config{Settings: settings, Rack: settings["broker.rack"]}
 	var err error
+	for _, key := range []string{"listeners", "log.dirs"} {
+		if text, set := settings[key]; set && len(meta.SplitList(text)) == 0 {
+			return c, fmt.Errorf("%s is empty; give it a value, or leave it out for the default", key)
+		}
+	}
 	if c.DataDir, err = parseDataDir(settings); err != nil {
 		return c, err
 	}

@@ -15,8 +15,10 @@ const (
 	OtherCluster
 	// NewerFormat: the data directory or the registry was written by a newer version.
 	NewerFormat
-	// DirectoryUnusable: the data directory cannot be created, read or written.
+	// DirectoryUnusable: the data directory cannot be created, read or written, or the registry in it is damaged.
 	DirectoryUnusable
+	// AddressUnusable: an address to listen on does not exist here, or needs a privilege.
+	AddressUnusable
 )
 
 // String names the fault.
@@ -32,6 +34,8 @@ func (f StartFault) String() string {
 		return "newer format"
 	case DirectoryUnusable:
 		return "data directory unusable"
+	case AddressUnusable:
+		return "address unusable"
 	default:
 		return "unknown"
 	}

@@ -15,13 +15,13 @@ type ListenFunc func(ctx context.Context, network, address string) (net.Listener
 // loopbackHost is the host that stands for both loopback addresses.
 const loopbackHost = "localhost"
 
-// listen opens the listeners of one host and port. An empty host is every address; "localhost" is 127.0.0.1 and, where the
+// listen opens the listeners of one host and port, which the key of the configuration gave. An empty host is every address; "localhost" is 127.0.0.1 and, where the
 // machine has it, ::1. With port 0 the first listener draws the port, and the second one takes the same.
-func listen(ctx context.Context, open ListenFunc, host string, port int) ([]net.Listener, error) {
+func listen(ctx context.Context, open ListenFunc, key, host string, port int) ([]net.Listener, error) {
 	if host != loopbackHost {
 		l, err := open(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 		if err != nil {
-			return nil, listenError(err, host, port)
+			return nil, listenError(err, key, host, port)
 		}
 		return []net.Listener{l}, nil
 	}
@@ -32,7 +32,7 @@ func listen(ctx context.Context, open ListenFunc, host string, port int) ([]net.
 			return listeners, nil
 		}
 		if port != 0 || try == tries || !errors.Is(err, syscall.EADDRINUSE) {
-			return nil, listenError(err, host, port)
+			return nil, listenError(err, key, host, port)
 		}
 	}
 }
@@ -52,15 +52,29 @@ func listenLoopback(ctx context.Context, open ListenFunc, port int) ([]net.Liste
 	return nil, errors.Join(err, v4.Close())
 }
 
-func listenError(err error, host string, port int) error {
-	if !errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("listen on %s: %w", net.JoinHostPort(host, strconv.Itoa(port)), err)
+func listenError(err error, key, host string, port int) error {
+	address := net.JoinHostPort(host, strconv.Itoa(port))
+	example := "localhost:PORT"
+	if key == "listeners" {
+		example = "PLAINTEXT://localhost:PORT"
 	}
-	return &StartError{
-		Fault: PortTaken,
-		Err:   fmt.Errorf("port %d is taken on %s: %w", port, hostName(host), syscall.EADDRINUSE),
-		Fix:   "stop the process that listens there, or choose another port with --set listeners=PLAINTEXT://localhost:PORT (admin HTTP: --set admin.listener=localhost:PORT)",
+	var dns *net.DNSError
+	failed := &StartError{Fault: AddressUnusable, Err: fmt.Errorf("listen on %s (%s): %w", address, key, err)}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		failed.Fault = PortTaken
+		failed.Err = fmt.Errorf("port %d is taken on %s (%s): %w", port, hostName(host), key, syscall.EADDRINUSE)
+		failed.Fix = fmt.Sprintf("stop the process that listens there, or choose another port with --set %s=%s", key, example)
+	case errors.Is(err, syscall.EACCES):
+		failed.Fix = fmt.Sprintf("choose a port above 1023 with --set %s=%s, or give the process the capability CAP_NET_BIND_SERVICE", key, example)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		failed.Fix = fmt.Sprintf("name an address of this machine in %s, or none for all of them; what clients are told is advertised.listeners", key)
+	case errors.As(err, &dns):
+		failed.Fix = fmt.Sprintf("name an address of this machine in %s, or none for all of them", key)
+	default:
+		return failed.Err
 	}
+	return failed
 }
 
 func hostName(host string) string {

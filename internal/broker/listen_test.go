@@ -16,7 +16,7 @@ func tcp(ctx context.Context, network, address string) (net.Listener, error) {
 
 // TestListenLoopback proves that both loopback addresses share a port, and that a taken port explains itself.
 func TestListenLoopback(t *testing.T) {
-	listeners, err := listen(t.Context(), tcp, "localhost", 0)
+	listeners, err := listen(t.Context(), tcp, "listeners", "localhost", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestListenLoopback(t *testing.T) {
 			t.Errorf("listener on %s, want port %d of a loopback address", l.Addr(), port)
 		}
 	}
-	_, err = listen(t.Context(), tcp, "localhost", port)
+	_, err = listen(t.Context(), tcp, "listeners", "localhost", port)
 	var start *StartError
 	if !errors.As(err, &start) || start.Fault != PortTaken || !errors.Is(err, syscall.EADDRINUSE) {
 		t.Fatalf("second listener: %v", err)
@@ -49,11 +49,34 @@ func TestListenWithoutIPv6(t *testing.T) {
 			return nil, &net.OpError{Op: "listen", Err: syscall.EADDRNOTAVAIL}
 		}
 		return tcp(ctx, network, address)
-	}, "localhost", 0)
+	}, "listeners", "localhost", 0)
 	if err != nil || len(listeners) != 1 {
 		t.Fatalf("%v %v", listeners, err)
 	}
 	if err := closeAll(listeners); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestListenFaults proves that an address which cannot be had says which key gave it and what would do.
+func TestListenFaults(t *testing.T) {
+	for _, c := range []struct {
+		cause error
+		fault StartFault
+		want  string
+	}{
+		{syscall.EADDRINUSE, PortTaken, "choose another port with --set admin.listener=localhost:PORT"},
+		{syscall.EACCES, AddressUnusable, "choose a port above 1023 with --set admin.listener=localhost:PORT"},
+		{syscall.EADDRNOTAVAIL, AddressUnusable, "name an address of this machine in admin.listener"},
+		{&net.DNSError{Err: "no such host", Name: "nowhere"}, AddressUnusable, "name an address of this machine in admin.listener"},
+	} {
+		refuse := func(context.Context, string, string) (net.Listener, error) {
+			return nil, &net.OpError{Op: "listen", Err: c.cause}
+		}
+		_, err := listen(t.Context(), refuse, "admin.listener", "nowhere", 80)
+		var start *StartError
+		if !errors.As(err, &start) || start.Fault != c.fault || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v: %v", c.cause, err)
+		}
 	}
 }

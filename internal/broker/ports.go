@@ -25,7 +25,7 @@ func (b *Broker) listen(ctx context.Context) (_ *ports, err error) {
 		}
 	}()
 	for _, l := range b.config.Listeners {
-		opened, err := listen(ctx, b.config.Listen, l.Host, l.Port)
+		opened, err := listen(ctx, b.config.Listen, "listeners", l.Host, l.Port)
 		if err != nil {
 			return nil, err
 		}
@@ -38,12 +38,12 @@ func (b *Broker) listen(ctx context.Context) (_ *ports, err error) {
 		}
 	}
 	if a := b.config.Admin; a != nil {
-		if p.admin, err = listen(ctx, b.config.Listen, a.Host, a.Port); err != nil {
+		if p.admin, err = listen(ctx, b.config.Listen, "admin.listener", a.Host, a.Port); err != nil {
 			return nil, err
 		}
 	}
 	if a := b.config.Profiles; a != nil {
-		opened, err := listen(ctx, b.config.Listen, a.Host, a.Port)
+		opened, err := listen(ctx, b.config.Listen, "pprof.listener", a.Host, a.Port)
 		if err != nil {
 			return nil, err
 		}

@@ -133,7 +133,7 @@ func (b *Broker) reportRecovery() {
 	b.logger.Warn("the last stop was unclean: logs were checked",
 		slog.Int("partitions", summary.Partitions), slog.Int("scanned", summary.Scanned), slog.Int64("scanned_bytes", summary.ScannedBytes),
 		slog.Int64("cut_bytes", summary.CutBytes), slog.String("cut", strings.Join(cut, ", ")), slog.Int("set_aside", len(summary.Quarantined)),
-		slog.Duration("took", summary.Duration))
+		slog.Int64("took_ms", summary.Duration.Milliseconds()))
 }
 
 // openRegistry starts the embedded registry, or reaches the one that is configured, and finds out which cluster this is.

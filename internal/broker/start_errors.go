@@ -36,6 +36,9 @@ func explain(err error, dir string) error {
 		fault = OtherCluster
 		err = fmt.Errorf("data directory %s holds partitions, and no topic is known: %w", dir, err)
 		fix = fmt.Sprintf("restore %s from a backup, or choose another directory with --set log.dirs=PATH", filepath.Join(dir, registryDir))
+	case errors.Is(err, registry.ErrFailed):
+		fault = DirectoryUnusable
+		fix = fmt.Sprintf("if the disk is full free some space, else restore %s from a backup; partitions are not touched", filepath.Join(dir, registryDir))
 	case errors.As(err, &newer), errors.Is(err, registry.ErrNewerFormat):
 		fault, fix = NewerFormat, "run the version that wrote it, or a newer one"
 	case errors.Is(err, commitlog.ErrUnwritable), errors.Is(err, fs.ErrPermission):

@@ -220,7 +220,7 @@ func (l *Log) Compact(ctx context.Context, c *Cleaner, highWatermark int64) (Com
 	result := p.result()
 	l.logger.Info("compacted log", slog.Int64("start", result.Start), slog.Int64("end", result.End),
 		slog.Int64("bytes_read", result.BytesRead), slog.Int64("bytes", result.Bytes),
-		slog.Int64("records_read", result.RecordsRead), slog.Int64("records", result.Records), slog.Duration("took", result.Took))
+		slog.Int64("records_read", result.RecordsRead), slog.Int64("records", result.Records), slog.Int64("took_ms", result.Took.Milliseconds()))
 	return result, nil
 }
 

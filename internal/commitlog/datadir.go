@@ -75,7 +75,7 @@ type NewerFormatError struct {
 
 // Error names both versions.
 func (e *NewerFormatError) Error() string {
-	return fmt.Sprintf("data directory %s has format version %d, this build understands up to %d: run the newer build", e.Dir, e.Have, e.Understands)
+	return fmt.Sprintf("data directory %s has format version %d, this build understands up to %d", e.Dir, e.Have, e.Understands)
 }
 
 // ForeignError is returned by OpenManager when Apache Kafka wrote the partitions in the data directory. Their topics are in

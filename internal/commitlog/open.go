@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -46,7 +47,11 @@ func Open(o Options) (*Log, Recovery, error) {
 	recovery.Duration = o.Now().Sub(started)
 	l.flushed.Store(o.Now().UnixNano())
 	if recovery.CutBytes > 0 {
-		l.logger.Warn("log was cut at its first bad batch", slog.Int64("offset", recovery.CutOffset),
+		level := slog.LevelDebug // what was being written when the process ended; the summary of the start tells of it
+		if recovery.BelowRecoveryPoint {
+			level = slog.LevelError // what was synced once
+		}
+		l.logger.Log(context.Background(), level, "log was cut at its first bad batch", slog.Int64("offset", recovery.CutOffset),
 			slog.Int64("bytes", recovery.CutBytes), slog.Bool("below_recovery_point", recovery.BelowRecoveryPoint))
 	}
 	return l, recovery, nil

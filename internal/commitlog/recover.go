@@ -43,7 +43,7 @@ func (l *Log) recover(recoveryPoint int64) (Recovery, int64, error) {
 			cut = fmt.Errorf("segment ends at %d, the next one starts at %d: %w", r.expected, segments[i+1].base, record.ErrCorrupt)
 		}
 		if cut != nil {
-			l.logger.Warn("segment has a bad batch", slog.Int64("segment", s.base), slog.Any("err", cut))
+			l.logger.Debug("segment has a bad batch", slog.Int64("segment", s.base), slog.Any("err", cut))
 			dropped, err := l.dropSegments(segments[i+1:])
 			if err != nil {
 				return report, 0, err

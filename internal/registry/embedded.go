@@ -89,7 +89,7 @@ type Embedded struct {
 	life    context.Context // of the store: ends, with its cause, at Close or when the member fails
 	finish  context.CancelCauseFunc
 	socket  string
-	quiet   atomic.Bool // from Close on
+	quiet   atomic.Bool // until the member is ready, and from Close on: an error says what is wrong
 	closing sync.Once
 	closed  error
 }
@@ -108,6 +108,7 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	e := &Embedded{config: c, failure: newFailure(), ballast: ballast{
 		path: filepath.Join(c.Dir, ballastName), size: c.BallastBytes, free: c.FreeBytes,
 	}}
+	e.quiet.Store(true)
 	e.life, e.finish = context.WithCancelCause(context.Background())
 	if _, err := e.ballast.release(); err != nil {
 		return nil, fmt.Errorf("release registry ballast: %w", err)
@@ -130,7 +131,7 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 		r := started{}
 		defer func() {
 			if fault := recover(); fault != nil { // etcd panics on some damaged files
-				r = started{err: fmt.Errorf("its files are damaged: %v", fault)}
+				r = started{err: fmt.Errorf("%w: its files are damaged: %v", ErrFailed, fault)}
 			}
 			result <- r
 		}()
@@ -149,6 +150,7 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	context.AfterFunc(e.life, e.closeListeners)
 	select {
 	case <-e.etcd.Server.ReadyNotify():
+		e.quiet.Store(false)
 		return e, nil
 	case <-e.failure.closed:
 		err = e.failedError("start registry in " + c.Dir)

@@ -10,7 +10,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// newZapLogger hands etcd's log lines from warn up to slog. An entry after which zap would end or unwind the process
+// newZapLogger hands etcd's log lines from warn up to slog; those that are harmless, or come while quiet is set, at debug.
+// An entry after which zap would end or unwind the process
 // calls fatal instead and blocks its goroutine for ever: one that went on would acknowledge entries that were never
 // persisted (D3).
 func newZapLogger(logger *slog.Logger, quiet *atomic.Bool, fatal func(reason string)) *zap.Logger {
@@ -62,8 +63,7 @@ func (c zapCore) With(fields []zapcore.Field) zapcore.Core {
 }
 
 func (c zapCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	muted := harmless[entry.Message] || entry.Level < zapcore.DPanicLevel && c.quiet.Load()
-	if c.Enabled(entry.Level) && !muted {
+	if c.Enabled(entry.Level) {
 		return checked.AddCore(entry, c)
 	}
 	return checked
@@ -71,7 +71,10 @@ func (c zapCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapc
 
 func (c zapCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	level := slog.LevelWarn
-	if entry.Level > zapcore.WarnLevel {
+	switch {
+	case harmless[entry.Message], entry.Level < zapcore.DPanicLevel && c.quiet.Load():
+		level = slog.LevelDebug
+	case entry.Level > zapcore.WarnLevel:
 		level = slog.LevelError
 	}
 	record := slog.NewRecord(entry.Time, level, "registry: "+entry.Message, 0)
