@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -489,6 +490,29 @@ func TestHealth(t *testing.T) {
 			if response.StatusCode != 200 || !strings.Contains(string(body), want) {
 				t.Errorf("%s: %d, without %q", path, response.StatusCode, want)
 			}
+		}
+	}
+}
+
+// TestMetricsPage holds docs/operate/metrics.md against what a broker serves.
+func TestMetricsPage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operate", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := start(t, filepath.Join(t.TempDir(), "data"), nil)
+	b.create("seen", nil)
+	families, err := b.gatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(map[string]bool)
+	for _, family := range families {
+		served[family.GetName()] = true
+	}
+	for _, name := range regexp.MustCompile("`((kafka|tidemark)_[a-z_]+[a-z])`").FindAllStringSubmatch(string(page), -1) {
+		if !served[name[1]] {
+			t.Errorf("%s is on the page and is not served", name[1])
 		}
 	}
 }

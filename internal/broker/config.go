@@ -22,7 +22,6 @@ const (
 	DefaultDataDir         = "./tidemark-data" // never a temporary folder: U-135
 	DefaultPort            = 9092
 	DefaultAdminPort       = 9644
-	DefaultStopPatience    = 8 * time.Second
 	DefaultListenerName    = "PLAINTEXT"
 	defaultBrokerID        = 1
 	registryStartPatience  = 60 * time.Second
@@ -77,9 +76,6 @@ type Config struct {
 	Listen ListenFunc
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// StopPatience is how long a stop waits for requests in flight and for the registry before it goes on to close the
-	// logs. Default 8 s, so that a stop ends within 10 s.
-	StopPatience time.Duration
 }
 
 // Address is where to listen.
@@ -136,9 +132,6 @@ func (c Config) WithDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.StopPatience == 0 {
-		c.StopPatience = DefaultStopPatience
-	}
 	return c
 }
 
@@ -149,8 +142,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("BrokerID is %d; it must be 0 or more", c.BrokerID)
 	case len(c.Listeners) == 0:
 		return errors.New("Listeners is empty; at least one is needed") //nolint:staticcheck // a field's name
-	case c.StopPatience < 0:
-		return fmt.Errorf("StopPatience is %s; it must not be negative", c.StopPatience)
 	case c.Registry != nil && len(c.RegistryEndpoints) > 0:
 		return errors.New("Registry and RegistryEndpoints are both set; one of them can count") //nolint:staticcheck // a field's name
 	}

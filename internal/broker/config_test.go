@@ -80,7 +80,6 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(c *Config) { c.Listeners = []Listener{} }, "Listeners"},
 		{func(c *Config) { c.Listeners[0].Port = -1 }, "Listeners"},
 		{func(c *Config) { c.Listeners = append(c.Listeners, c.Listeners[0]) }, "Listeners"},
-		{func(c *Config) { c.StopPatience = -1 }, "StopPatience"},
 	} {
 		c := Config{}.WithDefaults()
 		test.spoil(&c)

@@ -18,6 +18,9 @@ import (
 // leaseLength is how long a broker that has fallen silent counts as alive (D6).
 const leaseLength = 10 * time.Second
 
+// leavePatience bounds the wait for the registry when a broker stops: a stop takes less than 10 s in all.
+const leavePatience = 2 * time.Second
+
 // membership keeps this broker registered, and lets it stand for controller while it is. A registration whose lease is
 // gone, because the process stood still for longer than that, is made again; meanwhile the replicas go on serving.
 type membership struct {
@@ -126,7 +129,7 @@ func (b *Broker) deliver(ctx context.Context, to meta.BrokerID, a *meta.Apply) (
 
 // leave ends the registration, so that nobody waits for its lease.
 func (m *membership) leave(ctx context.Context, me registry.Registered) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.broker.config.StopPatience/4)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavePatience)
 	defer cancel()
 	if err := m.broker.cluster.Unregister(ctx, me); err != nil {
 		m.broker.logger.Warn("registration was not ended: its lease will", slog.Any("err", err))

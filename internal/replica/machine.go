@@ -107,7 +107,6 @@ type Effects struct {
 	Sync         bool  // ask for a group commit of the log
 	WriteFlushed bool  // set `flushed` in the partition value by compare-and-set against Version
 	Version      int64 // with WriteFlushed
-	Led          bool  // the role became, or stopped being, leader, or its epoch changed: tell the role listeners
 }
 
 // String lists what is set, for scripts.
@@ -127,7 +126,6 @@ func (e Effects) String() string {
 	add(e.Wake, "wake-fetches")
 	add(e.Sync, "sync")
 	add(e.WriteFlushed, "write-flushed version=%d", e.Version)
-	add(e.Led, "leadership")
 	if len(parts) == 0 {
 		return "nothing"
 	}
@@ -159,7 +157,7 @@ func (m *Machine) RoleChanged(value meta.Partition, log LogState, checkpoint int
 		m.role = RoleLeader
 		if epochChanged || beforeRole != RoleLeader {
 			m.epochStart = m.written
-			e.Wake, e.Led = true, true
+			e.Wake = true
 			if value.LeaderEpoch > log.Epoch {
 				e.AssignEpoch, e.Epoch, e.EpochStart = true, value.LeaderEpoch, m.written
 			}
@@ -171,7 +169,7 @@ func (m *Machine) RoleChanged(value meta.Partition, log LogState, checkpoint int
 	} else {
 		m.role = RoleFollower
 		if beforeRole == RoleLeader {
-			e.Fail, e.Led = ErrNotLeader, true
+			e.Fail = ErrNotLeader
 		}
 		e.Wake = beforeRole == RoleLeader || epochChanged || value.Leader != before.Leader
 	}
@@ -238,9 +236,8 @@ func (m *Machine) FlushedFailed() { m.flagging = false }
 // Closed ends the replica's life on this broker: it was deleted, its log failed, or the broker stops. Waiting requests
 // fail with reason.
 func (m *Machine) Closed(reason error) Effects {
-	e := Effects{Fail: reason, Wake: true, Led: m.role == RoleLeader}
 	m.role = RoleNone
-	return e
+	return Effects{Fail: reason, Wake: true}
 }
 
 // CheckLeader tells whether the replica leads in the epoch that a client believes in: ErrNotLeader if it does not lead;
