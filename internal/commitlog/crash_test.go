@@ -110,6 +110,7 @@ type crashSim struct {
 
 	now      line
 	branches []line // what the log was before truncations that are not durable yet
+	refused  []line // what the log would be with a batch that found no space: its bytes may be on the disk until the next write
 	floor    int64  // everything below survives a cut
 	start    int64  // log start
 	starts   int64  // the lowest log start that a cut may bring back
@@ -381,12 +382,13 @@ func (s *crashSim) send(batches []byte, origin Origin) error {
 	if errors.Is(err, ErrSegmentSize) || errors.Is(err, ErrDiskFull) && s.log.EndOffset() == s.now.end() {
 		s.syncProducers() // nothing was appended
 		if errors.Is(err, ErrDiskFull) {
+			s.refused = []line{want}
 			return err
 		}
 		return nil
 	}
 	// Whatever the answer, the bytes may be on the disk when the power goes: so the line has them.
-	s.now = want
+	s.now, s.refused = want, nil
 	if err != nil {
 		return err
 	}
@@ -436,7 +438,7 @@ func (s *crashSim) sync() error {
 	if end != s.log.EndOffset() {
 		s.t.Errorf("sync answered %d, the log ends at %d", end, s.log.EndOffset())
 	}
-	s.floor, s.branches = end, nil
+	s.floor, s.branches, s.refused = end, nil, nil
 	return nil
 }
 
@@ -554,7 +556,7 @@ func (s *crashSim) maybeClose() bool {
 		return false
 	}
 	s.must(err)
-	s.floor, s.branches = s.now.end(), nil
+	s.floor, s.branches, s.refused = s.now.end(), nil, nil
 	// The data directory writes its checkpoints and the mark after the last log is closed.
 	if err := s.writeCheckpoint(s.floor, s.start); err != nil {
 		return false
@@ -605,7 +607,7 @@ func (s *crashSim) adopt(clean bool, logStart int64) {
 		// The log start reached the disk, what it was raised to did not: everything below is gone, as was asked for.
 		s.now, found = line{origin: end}, true
 	}
-	candidates := append(slices.Clone(s.branches), s.now)
+	candidates := slices.Concat(s.branches, s.refused, []line{s.now})
 	for _, candidate := range slices.Backward(candidates) {
 		if !found && s.isPrefix(candidate, got, end) {
 			s.now, found = candidate.below(end), true
@@ -631,8 +633,8 @@ func (s *crashSim) adopt(clean bool, logStart int64) {
 		s.now.origin = end
 	}
 	s.start, s.raised = s.log.StartOffset(), s.log.StartOffset()
-	s.floor, s.branches = end, nil // it was read from the platter
-	s.epoch += 2                   // a leader that lost its power leads in a new epoch
+	s.floor, s.branches, s.refused = end, nil, nil // it was read from the platter
+	s.epoch += 2                                   // a leader that lost its power leads in a new epoch
 	s.syncProducers()
 	s.check()
 }

@@ -261,14 +261,8 @@ func (s *segment) appendTxn(txn AbortedTxn) error {
 	return nil
 }
 
-// syncTxns makes the transaction index durable, if there is one.
+// syncTxns makes the transaction index durable, if there is one; also an empty one, which may have been cut.
 func (s *segment) syncTxns() error {
-	s.mu.Lock()
-	empty := s.mu.txnsRead && len(s.mu.txns) == 0
-	s.mu.Unlock()
-	if empty {
-		return nil
-	}
 	file, err := s.fs.Open(s.name(txnIndexSuffix), os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

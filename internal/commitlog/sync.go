@@ -196,8 +196,8 @@ func (l *Log) planSync(durable bool) (syncPlan, error) {
 		}
 	}
 	plan.snapshots = l.takeUnsyncedSnapshotsLocked()
-	if plan.end > l.synced.Load() {
-		plan.active = segments[len(segments)-1]
+	if active := segments[len(segments)-1]; plan.end > l.synced.Load() || active.ragged.Load() {
+		plan.active = active
 		plan.active.pin()
 	}
 	l.mu.Unlock()
@@ -307,6 +307,9 @@ func (l *Log) endSync(plan syncPlan, err error) (int64, error) {
 		if plan.parent {
 			l.newDir.Store(true)
 		}
+		l.mu.Lock()
+		l.mu.snapshots = append(l.mu.snapshots, plan.snapshots...)
+		l.mu.Unlock()
 		return l.synced.Load(), l.fail(err)
 	}
 	for _, s := range plan.closed {
