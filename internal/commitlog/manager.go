@@ -2,7 +2,6 @@ package commitlog
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -124,42 +123,6 @@ type Manager struct {
 		armed         bool
 		closed        bool
 	}
-}
-
-// doomedDir is the directory of a deleted partition, which waits for readers and file.delete.delay.ms.
-type doomedDir struct {
-	path  string
-	since time.Time
-	delay time.Duration
-	log   *Log // nil: an earlier process deleted it
-}
-
-// read tells whether a reader still uses a file of the directory.
-func (d *doomedDir) read() bool {
-	return d.log != nil && slices.ContainsFunc(*d.log.segments.Load(), func(s *segment) bool { return s.pins.Load() > 0 })
-}
-
-// RecoverySummary tells what opening the logs of a data directory found.
-type RecoverySummary struct {
-	Partitions   int // opened
-	Scanned      int // of them, by reading batches
-	ScannedBytes int64
-	CutBytes     int64
-	Cut          []CutLog // every log that lost bytes, by name
-	Quarantined  []QuarantinedDir
-	Duration     time.Duration
-}
-
-// CutLog is a log whose end was cut at a bad batch.
-type CutLog struct {
-	Name PartitionName
-	Recovery
-}
-
-// QuarantinedDir is a partition directory that could not be opened, and why.
-type QuarantinedDir struct {
-	Name PartitionName
-	Err  error
 }
 
 // OpenManager takes the lock of a data directory and reads what it says about itself. It opens no log: Load does.
@@ -499,89 +462,6 @@ func (m *Manager) create(name PartitionName, id meta.TopicID, config Config) (*L
 	return l, nil
 }
 
-// Delete removes logs: they are closed, and their directories renamed so that they are swept after file.delete.delay.ms.
-// On return the deletion is durable. Deleting what is gone already is no error.
-func (m *Manager) Delete(logs ...*Log) error {
-	var gone []PartitionName
-	var first error
-	for _, l := range logs {
-		dir, err := m.retire(l, "-delete")
-		if err != nil {
-			first = cmp.Or(first, err)
-			continue
-		}
-		gone = append(gone, l.Name())
-		if dir != "" {
-			m.doom(dir, l)
-		}
-	}
-	return errors.Join(first, m.options.FS.SyncDir(m.options.Dir), m.forget(gone...))
-}
-
-// doom leaves a renamed directory to sweep; l is nil if an earlier process deleted it.
-func (m *Manager) doom(dir string, l *Log) {
-	d := doomedDir{path: dir, since: m.options.Now(), log: l}
-	if l != nil {
-		d.delay = l.settings.Load().FileDeleteDelay
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.mu.doomed = append(m.mu.doomed, d)
-}
-
-// SetAside takes a log that belongs to no known life of a topic out of service; its directory is renamed and kept (U-57).
-func (m *Manager) SetAside(l *Log) error {
-	dir, err := m.retire(l, "-stray")
-	if err != nil || dir == "" {
-		return err
-	}
-	m.options.Logger.Warn("partition directory is set aside as a stray", slog.String("dir", dir))
-	m.mu.Lock()
-	m.mu.strays = append(m.mu.strays, dir)
-	m.mu.Unlock()
-	return errors.Join(m.options.FS.SyncDir(m.options.Dir), m.forget(l.Name()))
-}
-
-// retire closes a log and renames its directory as Kafka does: name.<32 hexadecimal digits>suffix. An empty result says
-// that it had gone already.
-func (m *Manager) retire(l *Log, suffix string) (dir string, err error) {
-	m.mu.Lock()
-	mine := m.mu.logs[l.Name()] == l
-	if mine {
-		delete(m.mu.logs, l.Name())
-	}
-	m.mu.Unlock()
-	if !mine {
-		return "", nil
-	}
-	l.abandon()
-	var random [16]byte
-	if _, err := io.ReadFull(m.options.Random, random[:]); err != nil {
-		return "", err
-	}
-	tail := fmt.Sprintf(".%x%s", random, suffix)
-	base := l.Name().String()
-	dir = filepath.Join(m.options.Dir, base[:min(len(base), 255-len(tail))]+tail)
-	if err := m.options.FS.Rename(m.path(l.Name()), dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%w: retire %s: %w", ErrStorage, l.Name(), err)
-	}
-	return dir, nil
-}
-
-// abandon closes a log whose content no longer matters. Readers that have slices keep them.
-func (l *Log) abandon() {
-	if l.acquire() != nil {
-		return
-	}
-	defer l.release()
-	l.failPending(ErrClosed, true)
-	for _, s := range *l.segments.Load() {
-		if s.pins.Load() == 0 {
-			s.close()
-		}
-	}
-}
-
 // Close closes and syncs all logs, writes the checkpoints, and, if nothing went wrong, marks the shutdown as clean, last
 // of all. brokerEpoch is the one under which this process served; −1 if it never did. Then it gives up the lock.
 func (m *Manager) Close(brokerEpoch int64) error {
@@ -664,106 +544,4 @@ func (m *Manager) parallel(workers int, logs []*Log, work func(*Log) error) erro
 	}
 	group.Wait()
 	return errors.Join(errs...)
-}
-
-// Load opens every partition in the directory, OpenWorkers at a time, and returns what it found. configOf gives the
-// configuration of a topic by name; Open corrects it later. A partition that cannot be opened is set aside and reported
-// (U-56); the error is only that of the directory itself, or of ctx.
-func (m *Manager) Load(ctx context.Context, configOf func(topic string) Config) (RecoverySummary, error) {
-	started := m.options.Now()
-	names, err := m.listPartitions()
-	if err != nil {
-		return RecoverySummary{}, err
-	}
-	var mu sync.Mutex
-	var summary RecoverySummary
-	var group sync.WaitGroup
-	var next atomic.Int64
-	for range min(max(m.options.OpenWorkers, 1), len(names)) {
-		group.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(names)) && ctx.Err() == nil; i = next.Add(1) - 1 {
-				l, recovery, err := m.load(names[i], configOf(names[i].Topic))
-				mu.Lock()
-				summary.add(names[i], l, recovery, err)
-				mu.Unlock()
-				m.adopt(names[i], l, err)
-			}
-		})
-	}
-	group.Wait()
-	if err := ctx.Err(); err != nil {
-		return summary, err
-	}
-	slices.SortFunc(summary.Cut, func(a, b CutLog) int { return cmp.Compare(a.Name.String(), b.Name.String()) })
-	summary.Duration = m.options.Now().Sub(started)
-	m.metrics.quarantined(len(summary.Quarantined))
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.mu.summary = summary
-	return summary, nil
-}
-
-func (s *RecoverySummary) add(name PartitionName, l *Log, r Recovery, err error) {
-	switch {
-	case err != nil:
-		s.Quarantined = append(s.Quarantined, QuarantinedDir{name, err})
-		return
-	case l == nil:
-		return
-	}
-	s.Partitions++
-	s.ScannedBytes += r.ScannedBytes
-	s.CutBytes += r.CutBytes
-	if r.Scanned {
-		s.Scanned++
-	}
-	if r.CutBytes > 0 {
-		s.Cut = append(s.Cut, CutLog{name, r})
-	}
-}
-
-func (m *Manager) adopt(name PartitionName, l *Log, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err != nil {
-		m.options.Logger.Error("partition directory could not be opened and is set aside",
-			slog.String("topic", name.Topic), slog.Int64("partition", int64(name.Partition)), slog.Any("err", err))
-		m.mu.quarantined[name] = err
-	} else if l != nil {
-		m.mu.logs[name] = l
-	}
-}
-
-// load opens one partition. Without error and log, its creation was never finished: Open starts again.
-func (m *Manager) load(name PartitionName, config Config) (*Log, Recovery, error) {
-	text, err := vfs.ReadFile(m.options.FS, filepath.Join(m.path(name), partitionMetadataFileName), partitionMetadataBytesMax)
-	var id meta.TopicID
-	if err == nil {
-		id, err = decodePartitionMetadata(text)
-	}
-	if err != nil {
-		if empty, listErr := m.holdsNothing(name); listErr == nil && empty {
-			return nil, Recovery{}, nil
-		}
-		return nil, Recovery{}, fmt.Errorf("%s: %w", partitionMetadataFileName, err)
-	}
-	o := m.logOptions(name, id, config)
-	o.RecoveryPoint, o.LogStart = m.written.recoveryPoints[name], m.written.logStarts[name]
-	l, recovery, err := Open(o)
-	if err == nil {
-		l.SetCleanedOffset(m.written.cleaned[name])
-	}
-	return l, recovery, err
-}
-
-// holdsNothing tells whether a partition directory has no batches.
-func (m *Manager) holdsNothing(name PartitionName) (bool, error) {
-	entries, err := m.options.FS.List(m.path(name))
-	if err != nil {
-		return false, err
-	}
-	return !slices.ContainsFunc(entries, func(e vfs.Entry) bool {
-		_, suffix, ok := parseSegmentName(e.Name)
-		return ok && suffix == logSuffix && e.Size > 0
-	}), nil
 }
