@@ -27,11 +27,12 @@ type conn struct {
 	client client
 
 	// head is what was read beyond the current frame: with it a small request costs one read, and a connection that
-	// sent nothing costs no buffer. It belongs to the reading goroutine, as does provenBytes.
+	// sent nothing costs no buffer. It belongs to the reading goroutine, as do provenBytes and ended.
 	head        [headBytes]byte
 	headFrom    int
 	headTo      int
-	provenBytes int // size of the largest frame that the peer has sent in full
+	provenBytes int   // size of the largest frame that the peer has sent in full
+	ended       error // why reading has ended
 
 	mu struct {
 		sync.Mutex
@@ -63,19 +64,33 @@ func newConn(s *Server, socket net.Conn, l *Listener) *conn {
 }
 
 // run serves the connection until its peer leaves, misbehaves, or ctx ends. It returns after the last request that it
-// took has ended.
+// took has ended. Little lies on the stack while it waits for a request: an idle connection costs a stack of 2 KiB.
 func (c *conn) run(ctx context.Context) {
-	stop := context.AfterFunc(ctx, c.stop)
-	defer stop()
-	c.end(ctx, c.serveRecovered(ctx))
+	defer c.end(ctx)
+	for c.ended == nil {
+		if c.ended = c.waitUnanswered(c.server.config.UnansweredMax - 1); c.ended != nil {
+			return
+		}
+		f, err := c.readFrame(ctx)
+		if err == nil {
+			err = c.dispatch(ctx, f)
+		}
+		c.ended = err
+	}
 }
 
-// end closes the connection, says why if it is worth a line, and waits for the requests that are under way. It is not
-// part of run, whose frame lies on the stack of every idle connection.
-func (c *conn) end(ctx context.Context, err error) {
+// end closes the connection, says why if it is worth a line, and waits for the requests that are under way. It turns a
+// panic, which no input should cause, into the end of this one connection.
+func (c *conn) end(ctx context.Context) {
+	defer c.server.forget(c)
+	if cause := recover(); cause != nil {
+		c.ended = c.server.panicked(c, cause)
+		c.breakOff()
+	}
 	if ctx.Err() != nil {
 		c.finish()
 	}
+	err := c.ended
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused):
@@ -98,17 +113,6 @@ func (c *conn) end(ctx context.Context, err error) {
 			c.server.budget.release(a.charge)
 		}
 	}
-}
-
-// serveRecovered turns a panic, which no input should cause, into the end of this one connection.
-func (c *conn) serveRecovered(ctx context.Context) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = c.server.panicked(c, cause)
-			c.breakOff()
-		}
-	}()
-	return c.serve(ctx)
 }
 
 // recovered is deferred by the other goroutines of the connection.
@@ -134,22 +138,6 @@ func (s *Server) panicked(c *conn, cause any) error {
 	s.log.Error("a request handler panicked; its connection is closed",
 		"peer", c.client.remote.String(), "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 	return fmt.Errorf("panic: %v", cause)
-}
-
-// serve reads requests and starts them in order.
-func (c *conn) serve(ctx context.Context) error {
-	for {
-		if err := c.waitUnanswered(c.server.config.UnansweredMax - 1); err != nil {
-			return err
-		}
-		f, err := c.readFrame(ctx)
-		if err != nil {
-			return err
-		}
-		if err := c.dispatch(ctx, f); err != nil {
-			return err
-		}
-	}
 }
 
 // frame is one request as it was read.

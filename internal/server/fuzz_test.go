@@ -63,7 +63,7 @@ func FuzzFrame(f *testing.F) {
 			_, _ = ours.Write(data)
 			_ = ours.Close()
 		}()
-		newConn(s, theirs, &s.config.Listeners[0]).run(t.Context())
+		s.opened(theirs, &s.config.Listeners[0]).run(t.Context())
 		<-read
 		if n := s.metrics.panics.Load(); n != 0 {
 			t.Fatalf("%d panics", n)

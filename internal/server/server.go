@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -126,7 +128,7 @@ func (l Limits) withDefaults() Limits {
 
 func (l Limits) validate() error {
 	if l.InFlightBytesMax < 4*int64(l.RequestBytesMax) {
-		return fmt.Errorf("server config: InFlightBytesMax is %d; it must be at least 4 times RequestBytesMax, %d",
+		return fmt.Errorf("queued.max.request.bytes is %d; it must be at least 4 times socket.request.max.bytes: %d",
 			l.InFlightBytesMax, 4*int64(l.RequestBytesMax))
 	}
 	return nil
@@ -149,6 +151,12 @@ type Server struct {
 	refusals refusals
 	sessions *fetchSessions
 	metrics  metrics
+
+	running sync.WaitGroup // connections
+	open    struct {
+		sync.Mutex
+		conns map[*conn]struct{}
+	}
 }
 
 // New checks the configuration and prepares a Server. It starts nothing.
@@ -174,6 +182,7 @@ func New(config Config) (*Server, error) {
 	}
 	s := &Server{config: config, log: config.Logger, pool: wire.NewPool(config.PoolBytesMax)}
 	s.budget = &budget{bytesMax: config.InFlightBytesMax, growWait: config.FirstFrameTimeout}
+	s.open.conns = make(map[*conn]struct{})
 	s.sessions = newFetchSessions(config.FetchSessionsMax, config.Now)
 	for _, h := range s.served() {
 		s.handlers[h.key] = h
@@ -207,6 +216,8 @@ func (s *Server) Run(ctx context.Context) error {
 		_ = l.Net.Close() // nothing can be done about it, and accept reports its own failures
 	}
 	group.Wait()
+	s.stopAll()
+	s.running.Wait()
 	select {
 	case err := <-failures:
 		return err
@@ -215,11 +226,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// accept serves every connection of one listener until the listener closes; it returns after the last connection has
-// ended.
+// accept starts every connection of one listener until the listener closes.
 func (s *Server) accept(ctx context.Context, l *Listener) error {
-	var group sync.WaitGroup
-	defer group.Wait()
 	var pause time.Duration
 	for {
 		socket, err := l.Net.Accept()
@@ -247,11 +255,37 @@ func (s *Server) accept(ctx context.Context, l *Listener) error {
 			_ = socket.Close()
 			continue
 		}
-		s.metrics.connections.Add(1)
-		s.metrics.accepted.Add(1)
-		group.Go(func() {
-			defer s.metrics.connections.Add(-1)
-			newConn(s, socket, l).run(ctx)
-		})
+		go s.opened(socket, l).run(ctx)
+	}
+}
+
+// opened counts a connection in. Its run must follow.
+func (s *Server) opened(socket net.Conn, l *Listener) *conn {
+	c := newConn(s, socket, l)
+	s.metrics.connections.Add(1)
+	s.metrics.accepted.Add(1)
+	s.running.Add(1)
+	s.open.Lock()
+	defer s.open.Unlock()
+	s.open.conns[c] = struct{}{}
+	return c
+}
+
+// forget counts a connection out.
+func (s *Server) forget(c *conn) {
+	s.open.Lock()
+	delete(s.open.conns, c)
+	s.open.Unlock()
+	s.metrics.connections.Add(-1)
+	s.running.Done()
+}
+
+// stopAll ends reading on every connection.
+func (s *Server) stopAll() {
+	s.open.Lock()
+	all := slices.Collect(maps.Keys(s.open.conns))
+	s.open.Unlock()
+	for _, c := range all {
+		c.stop()
 	}
 }
