@@ -42,7 +42,7 @@ type compaction struct {
 	// cleaned is the end of the part that has been compacted.
 	cleaned atomic.Int64
 	// horizon is the time, in ms since the epoch, from which on the tombstones and markers that the last pass left may go; 0
-	// when there are none, or when it is not known, after a start.
+	// when there are none.
 	horizon atomic.Int64
 }
 
@@ -119,8 +119,14 @@ type Compaction struct {
 // knowledge only as far as the segments are; a lower value merely makes a pass repeat work.
 func (l *Log) CleanedOffset() int64 { return max(l.compaction.cleaned.Load(), l.start.Load()) }
 
-// SetCleanedOffset says what the checkpoint holds for the log. Offsets outside the log count as its start.
-func (l *Log) SetCleanedOffset(offset int64) { l.compaction.cleaned.Store(offset) }
+// SetCleanedOffset says what the checkpoint holds for the log. Offsets outside the log count as its start. When the
+// tombstones that the last pass left may go is not known any more, but it is not later than delete.retention.ms from now.
+func (l *Log) SetCleanedOffset(offset int64) {
+	l.compaction.cleaned.Store(offset)
+	if offset > 0 {
+		l.compaction.horizon.Store(l.options.Now().Add(l.settings.Load().DeleteRetention).UnixMilli())
+	}
+}
 
 // Cleanable looks at the log without reading batches, but for the timestamps that lags need.
 func (l *Log) Cleanable(highWatermark int64) (Cleanable, error) {

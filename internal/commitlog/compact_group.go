@@ -41,51 +41,106 @@ func (p *pass) cleanGroup(ctx context.Context, group []*segment) error {
 	return nil
 }
 
-// writeGroup writes what stays of the group's batches into cleaned.
+// writeGroup writes what stays of the group's batches into cleaned. A single segment is not copied before something in it
+// changes.
 func (p *pass) writeGroup(ctx context.Context, group []*segment, cleaned *segment) error {
 	last := len(group) - 1
 	for group[last].size.Load() == 0 {
 		last--
 	}
-	out := p.cleaner.out[:0]
-	defer func() { p.cleaner.out = out }()
+	w := groupWriter{pass: p, cleaned: cleaned, out: p.cleaner.out[:0], copying: len(group) > 1}
+	defer func() { p.cleaner.out = w.out }()
 	for i, s := range group {
 		if s.size.Load() == 0 {
 			continue
 		}
-		aborted, err := p.log.AbortedTxns(s.base, p.nextBase(slices.Index(p.segments, s)))
-		if err != nil {
-			return err
-		}
-		p.retention.txns.add(aborted)
-		scan := newBatchScan(s.log, 0, s.size.Load())
-		err = func() error {
-			defer scan.close()
-			for {
-				b, err := scan.next()
-				if err == io.EOF {
-					return nil
-				}
-				if err == nil {
-					err = p.admitRead(ctx, b)
-				}
-				if err == nil {
-					out, err = p.retention.clean(out, b.Batch, i == last && b.after() == s.size.Load())
-				}
-				if err == nil && len(out) >= compactWriteBytes {
-					err = p.flush(ctx, cleaned, out)
-					out = out[:0]
-				}
-				if err != nil {
-					return err
-				}
-			}
-		}()
-		if err != nil {
+		if err := w.segment(ctx, s, i == last); err != nil {
 			return fmt.Errorf("segment %d: %w", s.base, err)
 		}
 	}
-	return p.flush(ctx, cleaned, out)
+	return w.flush(ctx)
+}
+
+// groupWriter gathers what stays of a group's batches and writes it.
+type groupWriter struct {
+	pass    *pass
+	cleaned *segment
+	out     []byte // whole batches that are not written yet
+	copying bool   // false: so far all is as it was in the only segment of the group, and nothing is written
+}
+
+// segment adds what stays of one segment; last says that no batches follow it in the group.
+func (w *groupWriter) segment(ctx context.Context, s *segment, last bool) error {
+	p := w.pass
+	aborted, err := p.log.AbortedTxns(s.base, p.nextBase(slices.Index(p.segments, s)))
+	if err != nil {
+		return err
+	}
+	p.retention.txns.add(aborted)
+	return p.eachBatch(ctx, s, s.size.Load(), func(b located) error {
+		start := len(w.out)
+		if w.out, err = p.retention.clean(w.out, b.Batch, last && b.after() == s.size.Load()); err != nil {
+			return err
+		}
+		switch {
+		case !w.copying && !p.retention.changed:
+			w.out = w.out[:start]
+			return nil
+		case !w.copying:
+			if err := w.catchUp(ctx, s, b.position); err != nil {
+				return err
+			}
+		}
+		return w.flushIfFull(ctx)
+	})
+}
+
+// catchUp writes the batches before position, which stay as they are, in front of what has been gathered.
+func (w *groupWriter) catchUp(ctx context.Context, s *segment, position int64) error {
+	w.copying = true
+	gathered := slices.Clone(w.out)
+	w.out = w.out[:0]
+	err := w.pass.eachBatch(ctx, s, position, func(b located) error {
+		w.out = append(w.out, b.Batch...)
+		return w.flushIfFull(ctx)
+	})
+	w.out = append(w.out, gathered...)
+	return err
+}
+
+// eachBatch reads and checks the batches of a segment up to a position.
+func (p *pass) eachBatch(ctx context.Context, s *segment, limit int64, visit func(located) error) error {
+	scan := newBatchScan(s.log, 0, limit)
+	defer scan.close()
+	for {
+		b, err := scan.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = p.admitRead(ctx, b)
+		}
+		if err == nil {
+			err = visit(b)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (w *groupWriter) flushIfFull(ctx context.Context) error {
+	if len(w.out) < compactWriteBytes {
+		return nil
+	}
+	return w.flush(ctx)
+}
+
+// flush writes what has been gathered at the end of the new segment.
+func (w *groupWriter) flush(ctx context.Context) error {
+	err := w.pass.flush(ctx, w.cleaned, w.out)
+	w.out = w.out[:0]
+	return err
 }
 
 // flush writes whole batches at the end of cleaned.

@@ -326,6 +326,76 @@ func TestTombstonesGoAfterDeleteRetention(t *testing.T) {
 	c.wantOffsets(2)
 	due(false)
 	c.sweep()
+
+	// Nor does a restart keep them.
+	c.put("b", "")
+	c.roll()
+	c.compact()
+	c.wantOffsets(3)
+	c.check(c.log.Close())
+	c.open(true, 0)
+	c.log.SetCleanedOffset(4)
+	due(false)
+	c.now = c.now.Add(time.Hour)
+	due(true)
+	c.compact()
+	c.wantOffsets()
+	due(false)
+	c.sweep()
+}
+
+// A pass writes nothing where nothing changes, and copies what comes before the first change.
+func TestCompactionLeavesSegmentsAlone(t *testing.T) {
+	c := newCompactLog(t, func(c *Config) { c.SegmentBytes = 3000 })
+	fill := func(prefix string) {
+		for i := range 12 {
+			c.put(fmt.Sprint(prefix, i), strings.Repeat("x", 100))
+		}
+	}
+	fill("a")
+	c.roll()
+	fill("b")
+	c.put("a7", "2")
+	c.roll()
+	before := *c.log.segments.Load()
+	result := c.compact()
+	after := *c.log.segments.Load()
+	if result.SegmentsRead != 1 || before[0] == after[0] || before[1] != after[1] {
+		t.Errorf("%+v", result)
+	}
+	want := []int64{0, 1, 2, 3, 4, 5, 6}
+	for offset := int64(8); offset < 25; offset++ {
+		want = append(want, offset)
+	}
+	c.wantOffsets(want...)
+	c.put("c", "1")
+	c.roll()
+	before = *c.log.segments.Load()
+	c.compact()
+	if after = *c.log.segments.Load(); before[0] != after[0] {
+		t.Error("a segment in which everything stays was rewritten")
+	}
+	c.sweep()
+}
+
+// A group's offsets fit in the indexes of its segment.
+func TestCompactionKeepsFarOffsetsApart(t *testing.T) {
+	c := newCompactLog(t, nil)
+	c.put("a", "1")
+	const far = 3 << 30
+	builder := record.NewBuilder(record.BuilderOptions{BaseOffset: far})
+	builder.Append(c.now.UnixMilli(), []byte("b"), []byte("1"))
+	built, err := builder.Batch()
+	c.check(err)
+	c.write(built)
+	c.put("a", "2")
+	c.roll()
+	c.compact()
+	c.wantOffsets(far, far+1)
+	if got := c.log.SegmentCount(); got != 4 { // one for each record, and the active one
+		t.Errorf("%d segments", got)
+	}
+	c.sweep()
 }
 
 // The first offset of a tombstone's batch is kept by its timestamps: setting the delete horizon moves the base timestamp.

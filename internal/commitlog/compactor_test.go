@@ -133,7 +133,6 @@ func TestCompactorChooses(t *testing.T) {
 		t.Fatal(err)
 	}
 	clean, dirty, overdue := dirtyLog(t, m, "clean", 9), dirtyLog(t, m, "dirty", 9), dirtyLog(t, m, "overdue", 1)
-	clean.SetCleanedOffset(0)
 	cleaner := NewCleaner(CleanerOptions{})
 	if _, err := clean.Compact(t.Context(), cleaner, clean.EndOffset()); err != nil {
 		t.Fatal(err)
