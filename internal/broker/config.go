@@ -260,6 +260,9 @@ func parseListeners(settings map[string]string) ([]Listener, error) {
 		if protocol != plaintext {
 			return nil, fmt.Errorf("listeners=%s: listener %s has the security protocol %s; this version serves %s only", text, name, protocol, plaintext)
 		}
+		if slices.ContainsFunc(listeners, func(l Listener) bool { return l.Name == name }) {
+			return nil, fmt.Errorf("listeners=%s: the name %s occurs twice; each listener must have a different name", text, name)
+		}
 		listeners = append(listeners, Listener{Name: name, Address: address})
 	}
 	if len(listeners) == 0 {

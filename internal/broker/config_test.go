@@ -45,6 +45,7 @@ func TestParseConfig(t *testing.T) {
 		{name: "two directories", settings: map[string]string{"log.dirs": "a,b"}, err: "log.dirs=a,b names 2 directories; tidemark uses exactly one"},
 		{name: "two ids", settings: map[string]string{"node.id": "1", "broker.id": "2"}, err: "node.id=1 and broker.id=2 differ"},
 		{name: "encrypted listener", settings: map[string]string{"listeners": "SSL://:9092"}, err: "listener SSL has the security protocol SSL; this version serves PLAINTEXT only"},
+		{name: "one name twice", settings: map[string]string{"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, err: "the name PLAINTEXT occurs twice"},
 		{name: "no scheme", settings: map[string]string{"listeners": "localhost:9092"}, err: `"localhost:9092": want NAME://HOST:PORT`},
 		{name: "port out of range", settings: map[string]string{"listeners": "PLAINTEXT://:70000"}, err: "want a port from 0 to 65535"},
 		{name: "controllers only", settings: map[string]string{"listeners": "C://:9093", "controller.listener.names": "C"}, err: "no listener for clients"},
@@ -90,4 +91,24 @@ func TestValidateNamesTheField(t *testing.T) {
 	if err := (Config{}).WithDefaults().Validate(); err != nil {
 		t.Errorf("the defaults are refused: %v", err)
 	}
+}
+
+// FuzzParseConfig proves that no setting of listeners makes the parser panic, and that what it takes can be listened on:
+// every listener has a name of its own and a port in range.
+func FuzzParseConfig(f *testing.F) {
+	f.Add("PLAINTEXT://:9092,CONTROLLER://:9093", "PLAINTEXT://broker:9092", "CONTROLLER:PLAINTEXT", "CONTROLLER", "localhost:9644")
+	f.Add("in://[::1]:0", "", "IN:PLAINTEXT", "", "")
+	f.Add("PLAINTEXT://", "://", ":", ",", ":")
+	f.Fuzz(func(t *testing.T, listeners, advertised, protocols, controllers, admin string) {
+		c, err := ParseConfig(map[string]string{
+			"listeners": listeners, "advertised.listeners": advertised, "listener.security.protocol.map": protocols,
+			"controller.listener.names": controllers, "admin.listener": admin, "pprof.listener": admin, "log.dirs": "data",
+		})
+		if err != nil {
+			return
+		}
+		if err := c.WithDefaults().Validate(); err != nil {
+			t.Fatalf("parsed, and then refused: %v", err)
+		}
+	})
 }

@@ -325,7 +325,6 @@ func (t *Table) open(a assignment) (*Replica, error) {
 	r := &Replica{
 		table: t, topic: a.topic, id: a.partition.Topic, partition: a.partition.Partition, log: log,
 		traffic: t.metrics.traffic(a.topic),
-		logger:  t.logger.With(slog.String("topic", a.topic), slog.Int("partition", int(a.partition.Partition))),
 	}
 	r.mu.machine = NewMachine(t.config.Broker)
 	log.SetHooks(commitlog.Hooks{Appended: r.appendedTo, Synced: r.syncedTo})

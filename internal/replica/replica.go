@@ -20,7 +20,6 @@ type Replica struct {
 	partition int32
 	log       *commitlog.Log
 	traffic   *traffic
-	logger    *slog.Logger
 
 	high atomic.Int64 // the machine's high watermark, for those who only look
 
@@ -274,7 +273,8 @@ func (r *Replica) flagFailed() {
 // fail takes the replica offline after its log failed: whoever waits is answered, and nothing is served until restart.
 func (r *Replica) fail(err error) {
 	if r.close(errors.Join(ErrStorage, err)) {
-		r.logger.Error("replica offline: its log failed", slog.Any("err", err))
+		r.table.logger.Error("replica offline: its log failed",
+			slog.String("topic", r.topic), slog.Int("partition", int(r.partition)), slog.Any("err", err))
 	}
 }
 

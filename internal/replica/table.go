@@ -242,6 +242,7 @@ func (t *Table) writeFlushed(ctx context.Context, f flag) {
 	if err == nil || ctx.Err() != nil {
 		return // the registry's new value comes back as a statement
 	}
-	f.replica.logger.Warn("partition value not marked as flushed; the next group commit tries again", slog.Any("err", err))
+	t.logger.Warn("partition value not marked as flushed; the next group commit tries again",
+		slog.String("topic", f.replica.topic), slog.Int("partition", int(f.replica.partition)), slog.Any("err", err))
 	f.replica.flagFailed()
 }
