@@ -398,6 +398,11 @@ func (c *conn) dispatch(ctx context.Context, f *frame) error {
 	if ans != nil && a.settle(ans) {
 		c.drain()
 	}
+	if err != nil {
+		// The connection ends when the answers before this one have left; polls among them are not waited for.
+		c.hurryAll(false)
+		_ = c.waitUnanswered(0) // it ends either way
+	}
 	return err
 }
 

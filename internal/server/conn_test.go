@@ -264,6 +264,21 @@ func TestAnswersKeepTheOrder(t *testing.T) {
 	})
 }
 
+// TestErrorWaitsItsTurn closes the connection for a bad request only after the request before it is answered.
+func TestErrorWaitsItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := parking{patient: true}
+		bad := overlapping(1, func(context.Context, *await, *frame, []byte) (reply, error) { return nil, wire.ErrMalformed })
+		s := startInMemory(t, Config{}, p.handler(0), bad)
+		socket := s.dial()
+		go func() { _, _ = socket.Write(append(frameOf(1, produceOf(nil)), frameOf(2, fetchFrom(12, 0, 0))...)) }()
+		synctest.Wait()
+		p.resolve(1)
+		receive(t, socket, 1)
+		closed(t, socket)
+	})
+}
+
 // TestReadingStopsAtTheLimit parks requests until the connection is read no further, and goes on when one is answered.
 func TestReadingStopsAtTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
