@@ -50,6 +50,8 @@ func newConfigDescribe(io streams, shared *clientFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "describe (topic NAME | broker ID | broker default)",
 		Short: "Show settings: those that were set, or all",
+
+		ValidArgsFunction: completeResource(shared),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			of, err := parseResource(args)
 			if err != nil {
@@ -108,7 +110,7 @@ var sourceNames = map[kmsg.ConfigSource]string{
 	kmsg.ConfigSourceDynamicTopicConfig:         "topic",
 	kmsg.ConfigSourceDynamicBrokerConfig:        "broker",
 	kmsg.ConfigSourceDynamicDefaultBrokerConfig: "cluster",
-	kmsg.ConfigSourceStaticBrokerConfig:         "file",
+	kmsg.ConfigSourceStaticBrokerConfig:         "static",
 	kmsg.ConfigSourceDefaultConfig:              "default",
 }
 
@@ -125,6 +127,9 @@ func describeConfig(ctx context.Context, shared *clientFlags, of resource) ([]co
 	request.Resources = append(request.Resources, asked)
 	answer, err := request.RequestWith(ctx, cl)
 	if err != nil {
+		if err.Error() == "unknown broker" { // kgo keeps the error to itself
+			return nil, usageError{fmt.Errorf("there is no broker %s", of.name)}
+		}
 		return nil, fmt.Errorf("describe settings: %w", err)
 	}
 	var entries []configEntry
@@ -148,6 +153,8 @@ func newConfigAlter(io streams, shared *clientFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "alter (topic NAME | broker ID | broker default) --set key=value --unset key",
 		Short: "Set settings, or take them back to their defaults",
+
+		ValidArgsFunction: completeResource(shared),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			of, err := parseResource(args)
 			if err != nil {
@@ -159,6 +166,9 @@ func newConfigAlter(io streams, shared *clientFlags) *cobra.Command {
 			}
 			if len(changes) == 0 {
 				return usageError{errors.New("nothing to alter: give --set or --unset")}
+			}
+			if err := checkResourceKeys(cmd.Context(), shared, of, changes); err != nil {
+				return err
 			}
 			if err := alterConfig(cmd.Context(), shared, of, changes); err != nil {
 				return err
@@ -172,6 +182,32 @@ func newConfigAlter(io streams, shared *clientFlags) *cobra.Command {
 	cmd.Flags().StringArrayVar(&set, "set", nil, "`key=value` (repeatable)")
 	cmd.Flags().StringArrayVar(&unset, "unset", nil, "`key` to take back to its default (repeatable)")
 	return cmd
+}
+
+// checkResourceKeys refuses keys that the resource does not have: a broker takes an unknown key of a broker for that of a
+// plug-in, and ignores the removal of an unknown key of a topic. The defaults of all brokers have the keys of a broker.
+func checkResourceKeys(ctx context.Context, shared *clientFlags, of resource, changes []kadm.AlterConfig) error {
+	if of.kind == kmsg.ConfigResourceTypeBroker && of.name == "" {
+		admin, err := shared.admin(ctx)
+		if err != nil {
+			return err
+		}
+		defer admin.Close()
+		brokers, err := admin.ListBrokers(ctx)
+		if err != nil || len(brokers) == 0 {
+			return errors.Join(err, errors.New("alter settings: the cluster names no broker"))
+		}
+		of.name = strconv.Itoa(int(brokers[0].NodeID))
+	}
+	entries, err := describeConfig(ctx, shared, of)
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Key
+	}
+	return checkKeys(names, changes)
 }
 
 func alterConfig(ctx context.Context, shared *clientFlags, of resource, changes []kadm.AlterConfig) error {

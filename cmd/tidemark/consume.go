@@ -38,12 +38,17 @@ func newConsume(io streams, shared *clientFlags) *cobra.Command {
 		Long: `Print the value of each record, one a line. Without --from-beginning or --offset only records that arrive after
 the start are printed.`,
 		Args: exactArguments(1),
+
+		ValidArgsFunction: completeTopics(shared, 1, false),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("offset") && flags.fromBeginning {
 				return usageError{errors.New("--offset and --from-beginning exclude each other")}
 			}
-			if flags.count < 0 {
+			if cmd.Flags().Changed("count") && flags.count < 1 {
 				return usageError{fmt.Errorf("-n %d: want a positive number of records", flags.count)}
+			}
+			if cmd.Flags().Changed("offset") && flags.offset < 0 {
+				return usageError{fmt.Errorf("--offset %d: want 0 or more; --from-beginning starts at the first record kept", flags.offset)}
 			}
 			return consume(cmd.Context(), io, shared, &flags, args[0])
 		},
@@ -55,6 +60,7 @@ the start are printed.`,
 	cmd.Flags().Int32SliceVar(&flags.partitions, "partition", nil, "consume only these `partitions`")
 	cmd.Flags().BoolVar(&flags.key, "key", false, "print the key and a tab before the value")
 	cmd.Flags().BoolVar(&flags.committed, "committed", false, "skip records of open and aborted transactions")
+	hideDefaults(cmd, "offset", "partition")
 	return cmd
 }
 

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -28,17 +30,21 @@ type dumpFlags struct{ records, verify bool }
 func newLogDump(io streams, shared *clientFlags) *cobra.Command {
 	var flags dumpFlags
 	cmd := &cobra.Command{
-		Use:   "dump FILE...",
+		Use:   "dump (FILE | DIRECTORY)...",
 		Short: "Show segments, indexes, snapshots and checkpoints, ours or Kafka's",
 		Long: `Show the files of a log directory, whoever wrote them: segments (.log), offset, time and transaction indexes,
-producer snapshots, leader epochs, offset checkpoints and partition.metadata. Nothing is changed. With --verify nothing is
-shown but faults: checksums and records of segments, and index entries that are not true; the exit code is 1 if there are
-any.`,
+producer snapshots, leader epochs, offset checkpoints, partition.metadata and meta.properties. Of a directory, every such
+file in it and below. Nothing is changed. With --verify nothing is shown but faults: checksums and records of segments, and
+index entries that are not true; the exit code is 1 if there are any.`,
 		Args: someArguments,
-		RunE: func(_ *cobra.Command, names []string) error {
+		RunE: func(_ *cobra.Command, args []string) error {
+			names, err := expand(args)
+			if err != nil {
+				return err
+			}
 			d := dumper{fsys: vfs.NewDisk(vfs.Options{}), flags: flags, json: shared.json(), out: bufio.NewWriterSize(io.out, 1<<18)}
 			d.decompressor = record.NewDecompressor(record.DefaultLimits)
-			err := d.all(names, newProgress(io.err, io.out, "read", totalSize(names)), io.err)
+			err = d.all(names, newProgress(io.err, io.out, "read", totalSize(names)), io.err)
 			return errors.Join(err, d.out.Flush())
 		},
 	}
@@ -46,6 +52,42 @@ any.`,
 	cmd.Flags().BoolVar(&flags.verify, "verify", false, "check, and show faults only")
 	return cmd
 }
+
+// expand puts the files that can be shown in the place of each directory, ordered by name.
+func expand(args []string) ([]string, error) {
+	var names []string
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		if !info.IsDir() {
+			names = append(names, arg)
+			continue
+		}
+		before := len(names)
+		err = filepath.WalkDir(arg, func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.IsDir() && entry.Name() == "registry":
+				return fs.SkipDir // etcd's files
+			case entry.Type().IsRegular() && (commitlog.KindOf(path) != commitlog.UnknownFile || isMeta(path)):
+				names = append(names, path)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(names) == before {
+			return nil, usageError{fmt.Errorf("%s: no file of a log directory in it", arg)}
+		}
+	}
+	return names, nil
+}
+
+func isMeta(name string) bool { return filepath.Base(name) == "meta.properties" }
 
 // dumper shows one file after the other.
 type dumper struct {
@@ -78,13 +120,16 @@ func (d *dumper) all(names []string, bar *progress, stderr io.Writer) error {
 
 func (d *dumper) file(name string) error {
 	kind := commitlog.KindOf(name)
+	if isMeta(name) {
+		return d.meta(name)
+	}
 	if d.flags.verify && kind == commitlog.SegmentFile {
 		return d.verify(name)
 	}
 	if kind == commitlog.UnknownFile && d.flags.verify {
 		return nil // a clean mark, a lock: nothing to check
 	}
-	if !d.json && !d.flags.verify {
+	if !d.json && !d.flags.verify && kind != commitlog.UnknownFile {
 		fmt.Fprintf(d.out, "%s (%s)\n", name, kind)
 	}
 	show := d.show
@@ -124,8 +169,25 @@ func (d *dumper) file(name string) error {
 		return show(name, partitionLine{id.String()})
 	default:
 		return fmt.Errorf("%s: not a file of a log directory; want .log, .index, .timeindex, .txnindex, .snapshot, "+
-			"a checkpoint or partition.metadata", name)
+			"a checkpoint, partition.metadata or meta.properties", name)
 	}
+}
+
+// meta shows what a data directory says of itself.
+func (d *dumper) meta(name string) error {
+	properties, err := readProperties(name)
+	if err != nil || d.flags.verify {
+		return err
+	}
+	if !d.json {
+		fmt.Fprintf(d.out, "%s (data directory)\n", name)
+	}
+	for _, p := range properties {
+		if err := d.show(name, metaLine{p.key, p.value}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func inspectEpochs(fsys vfs.FS, name string) ([]commitlog.EpochEntry, error) {

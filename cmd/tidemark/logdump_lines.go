@@ -146,6 +146,14 @@ func (l checkpointLine) String() string {
 	return fmt.Sprintf("%s-%d offset %d", l.Topic, l.Partition, l.Offset)
 }
 
+type metaLine struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// String implements fmt.Stringer.
+func (l metaLine) String() string { return l.Key + " " + l.Value }
+
 type partitionLine struct {
 	TopicID string `json:"topic_id"`
 }

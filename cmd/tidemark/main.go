@@ -96,6 +96,7 @@ func newRoot(io streams) *cobra.Command {
 	root.PersistentFlags().StringVar(&shared.bootstrap, "bootstrap-server", defaultBootstrap,
 		"`host:port` of a broker, or several separated by commas")
 	root.PersistentFlags().StringVar(&shared.format, "format", formatText, "output `format`: text or json")
+	completeWords(root, "format", formatText, formatJSON)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return shared.validate() }
 
 	root.AddCommand(

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
@@ -60,6 +61,25 @@ func (t text) MarshalJSON() ([]byte, error) {
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// hideDefaults keeps the help from showing values that only mean "not given".
+func hideDefaults(cmd *cobra.Command, flags ...string) {
+	for _, name := range flags {
+		flag := cmd.Flags().Lookup(name)
+		flag.DefValue = "0"
+		if flag.Value.Type() == "int32Slice" {
+			flag.DefValue = ""
+		}
+	}
+}
+
+// counted is a number and the word for it.
+func counted(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 func bytesText(n int64) string {

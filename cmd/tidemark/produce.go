@@ -8,16 +8,22 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // lineBytesMax bounds one record of `produce`: the broker would refuse much less.
 const lineBytesMax = 64 << 20
+
+// deliveryTimeout is how long a record may stay unacknowledged, as delivery.timeout.ms of Kafka's producers.
+const deliveryTimeout = 2 * time.Minute
 
 type produceFlags struct {
 	key         string
@@ -34,8 +40,13 @@ func newProduce(io streams, shared *clientFlags) *cobra.Command {
 		Short: "Produce each line of the files, or of stdin, as a record",
 		Long: `Produce each line of the files, or of stdin, as one record. The topic is created if the broker allows it.
 A last line without a newline counts. With --key the part of a line before the first separator is the key.`,
-		Args: func(cmd *cobra.Command, args []string) error { return someArguments(cmd, args) },
+		Args: someArguments,
+
+		ValidArgsFunction: completeTopics(shared, 1, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("partition") && flags.partition < 0 {
+				return usageError{fmt.Errorf("--partition %d: want 0 or more", flags.partition)}
+			}
 			return produce(cmd.Context(), io, shared, &flags, args[0], args[1:])
 		},
 	}
@@ -44,6 +55,9 @@ A last line without a newline counts. With --key the part of a line before the f
 	cmd.Flags().StringVar(&flags.acks, "acks", "all", "wait for `acks`: 0, 1 or all")
 	cmd.Flags().StringVar(&flags.compression, "compression", "none", "`codec`: none, gzip, snappy, lz4 or zstd")
 	cmd.Flags().StringArrayVar(&flags.headers, "header", nil, "`name=value` added to every record (repeatable)")
+	hideDefaults(cmd, "partition")
+	completeWords(cmd, "acks", "0", "1", "all")
+	completeWords(cmd, "compression", "none", "gzip", "snappy", "lz4", "zstd")
 	return cmd
 }
 
@@ -53,8 +67,8 @@ func (f *produceFlags) options() ([]kgo.Opt, error) {
 		kgo.UnknownTopicRetries(5),
 		kgo.MaxBufferedRecords(200_000),
 		kgo.MaxBufferedBytes(64 << 20),
-		kgo.ProducerBatchMaxBytes(1_000_000),
 		kgo.ProducerLinger(5 * time.Millisecond),
+		kgo.RecordDeliveryTimeout(deliveryTimeout),
 	}
 	switch f.acks {
 	case "all", "-1":
@@ -106,26 +120,69 @@ func produce(ctx context.Context, io streams, shared *clientFlags, flags *produc
 		return err
 	}
 	defer input.Close()
-	cl, err := shared.client(ctx, opts...)
+	target, err := describeTarget(ctx, shared, flags, topic)
+	if err != nil {
+		return err
+	}
+	cl, err := shared.client(ctx, append(opts, kgo.ProducerBatchMaxBytes(target.batchBytesMax))...)
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
 
-	p := producer{flags: flags, topic: topic, headers: headers, client: cl}
+	p := producer{flags: flags, topic: topic, headers: headers, client: cl, target: target}
 	started := time.Now()
 	bar := newProgress(io.err, io.out, "produced", total)
 	readErr := p.lines(ctx, input, bar)
 	flushErr := cl.Flush(ctx)
 	bar.finish()
-	if err := errors.Join(p.failure(), readErr, flushErr); err != nil {
-		return firstOf(p.failure(), readErr, flushErr)
+	if err := firstOf(p.failure(), readErr, flushErr); err != nil {
+		if ctx.Err() == nil {
+			err = fmt.Errorf("%w; %s produced", err, counted(p.produced.Load(), "record was", "records were"))
+		}
+		return err
 	}
 	return p.report(io, shared, time.Since(started))
 }
 
+// target is what must be known of a topic before something is produced to it.
+type target struct {
+	batchBytesMax int32
+	known         bool // batchBytesMax is the topic's max.message.bytes
+}
+
+// describeTarget asks for the largest batch that the topic takes, so that a line which the topic allows is not refused by
+// this client. A topic that does not exist yet, or may not be described, gets what producers assume.
+func describeTarget(ctx context.Context, shared *clientFlags, flags *produceFlags, topic string) (target, error) {
+	assumed := target{batchBytesMax: 1_000_000}
+	admin, err := shared.admin(ctx)
+	if err != nil {
+		return assumed, err
+	}
+	defer admin.Close()
+	details, err := admin.ListTopicsWithInternal(ctx, topic)
+	if err != nil || details[topic].Err != nil {
+		return assumed, nil //nolint:nilerr // producing tells what is wrong, or makes the topic
+	}
+	if count := len(details[topic].Partitions); int(flags.partition) >= count {
+		return assumed, usageError{fmt.Errorf("produce to %s: there is no partition %d; it has %d", topic, flags.partition, count)}
+	}
+	configs, err := admin.DescribeTopicConfigs(ctx, topic)
+	if err != nil || len(configs) != 1 {
+		return assumed, nil //nolint:nilerr // as above
+	}
+	for _, c := range configs[0].Configs {
+		if n, err := strconv.ParseInt(deref(c.Value), 10, 32); c.Key == "max.message.bytes" && err == nil {
+			return target{int32(min(max(n, 1<<10), lineBytesMax)), true}, nil
+		}
+	}
+	return assumed, nil
+}
+
 // producer sends lines and remembers the first failure.
 type producer struct {
+	target         target
+	produced       atomic.Int64 // acknowledged
 	flags          *produceFlags
 	topic          string
 	headers        []kgo.RecordHeader
@@ -155,8 +212,8 @@ func (p *producer) lines(ctx context.Context, input io.Reader, bar *progress) er
 		if errors.Is(err, io.EOF) && len(line) == 0 {
 			return nil
 		}
-		p.send(ctx, bytes.TrimSuffix(line, []byte("\n")))
 		p.records++
+		p.send(ctx, bytes.TrimSuffix(line, []byte("\n")), p.records)
 		p.bytes += int64(len(line))
 		bar.update(p.bytes, p.records, p.bytes)
 	}
@@ -178,23 +235,38 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-func (p *producer) send(ctx context.Context, line []byte) {
+func (p *producer) send(ctx context.Context, line []byte, number int64) {
 	record := &kgo.Record{Topic: p.topic, Value: line, Headers: p.headers, Partition: max(p.flags.partition, 0)}
 	if p.flags.key != "" {
 		if key, value, found := bytes.Cut(line, []byte(p.flags.key)); found {
 			record.Key, record.Value = key, value
 		}
 	}
-	p.client.Produce(ctx, record, func(_ *kgo.Record, err error) {
+	p.client.Produce(ctx, record, func(r *kgo.Record, err error) {
 		if err == nil {
+			p.produced.Add(1)
 			return
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.mu.err == nil {
-			p.mu.err = fmt.Errorf("produce to %s: %w", p.topic, err)
+			p.mu.err = p.explain(r, number, err)
 		}
 	})
+}
+
+// explain says which line failed, and what to do about one that is too large.
+func (p *producer) explain(r *kgo.Record, number int64, err error) error {
+	doing := fmt.Sprintf("produce to %s: line %d", p.topic, number)
+	if !errors.Is(err, kerr.MessageTooLarge) {
+		return explained(doing, err, "")
+	}
+	limit := "the topic allows"
+	if p.target.known {
+		limit = fmt.Sprintf("max.message.bytes=%d of the topic allows", p.target.batchBytesMax)
+	}
+	return fmt.Errorf("%s of %d bytes is more than %s (MESSAGE_TOO_LARGE); raise it with `tidemark topic alter %s --set max.message.bytes=BYTES`",
+		doing, len(r.Key)+len(r.Value), limit, p.topic)
 }
 
 func (p *producer) report(io streams, shared *clientFlags, took time.Duration) error {
@@ -207,7 +279,7 @@ func (p *producer) report(io streams, shared *clientFlags, took time.Duration) e
 		}{p.topic, p.records, p.bytes, took.Milliseconds()})
 	}
 	rate := int64(float64(p.bytes) / max(took.Seconds(), 0.001))
-	_, err := fmt.Fprintf(io.err, "produced %d records, %s in %s (%s/s)\n", p.records, bytesText(p.bytes),
+	_, err := fmt.Fprintf(io.err, "produced %s, %s in %s (%s/s)\n", counted(p.records, "record", "records"), bytesText(p.bytes),
 		took.Round(time.Millisecond), bytesText(rate))
 	return err
 }

@@ -19,23 +19,23 @@ type property struct {
 	line       int // from 1
 }
 
-// readProperties reads a configuration file.
+// readProperties reads a properties file. Its errors name the file.
 func readProperties(name string) ([]property, error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--config: %w", err)}
+		return nil, usageError{err}
 	}
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, propertiesBytesMax+1))
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--config: %w", err)}
+		return nil, usageError{err}
 	}
 	if len(data) > propertiesBytesMax {
-		return nil, usageError{fmt.Errorf("--config %s: larger than %d bytes; is it a properties file?", name, propertiesBytesMax)}
+		return nil, usageError{fmt.Errorf("%s: larger than %d bytes; is it a properties file?", name, propertiesBytesMax)}
 	}
 	properties, err := parseProperties(string(data))
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--config %s: %w", name, err)}
+		return nil, usageError{fmt.Errorf("%s: %w", name, err)}
 	}
 	return properties, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
@@ -41,11 +42,24 @@ func parseChanges(set, unset []string) ([]kadm.AlterConfig, error) {
 	return changes, nil
 }
 
+// checkKeys refuses changes of keys that the broker does not know.
+func checkKeys(known []string, changes []kadm.AlterConfig) error {
+	for _, change := range changes {
+		if !slices.Contains(known, change.Name) {
+			return usageError{fmt.Errorf("unknown key %q%s", change.Name, didYouMean(change.Name, slices.Values(known)))}
+		}
+	}
+	return nil
+}
+
 // explained joins what failed, the broker's own message if it gave one, and the name of the code.
 func explained(doing string, err error, message string) error {
 	var code *kerr.Error
 	if errors.As(err, &code) {
-		if message == "" {
+		switch {
+		case code.Message == "UNKNOWN_TOPIC_OR_PARTITION" && (message == "" || message == code.Description):
+			message = "there is no such topic"
+		case message == "":
 			message = code.Description
 		}
 		return fmt.Errorf("%s: %s (%s)", doing, message, code.Message)

@@ -46,6 +46,9 @@ metrics on localhost:9644 and keeps its data in ./tidemark-data.`,
 	cmd.Flags().StringArrayVar(&flags.set, "set", nil, "setting `key=value` (repeatable)")
 	cmd.Flags().StringVar(&flags.logLevel, "log-level", "info", "least `level` to log: debug, info, warn or error")
 	cmd.Flags().StringVar(&flags.logFormat, "log-format", formatText, "log `format` on stderr: text or json")
+	completeWords(cmd, "log-level", "debug", "info", "warn", "error")
+	completeWords(cmd, "log-format", formatText, formatJSON)
+	completeKeys(cmd, "set", "=", brokerKeys)
 	return cmd
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +39,9 @@ func newTopicCreate(io streams, shared *clientFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if replication < math.MinInt16 || replication > math.MaxInt16 {
+				return usageError{fmt.Errorf("--replication-factor %d: want a small positive number", replication)}
+			}
 			admin, err := shared.admin(cmd.Context())
 			if err != nil {
 				return err
@@ -57,11 +61,14 @@ func newTopicCreate(io streams, shared *clientFlags) *cobra.Command {
 			}
 			return reportTopics(io, shared, topics, func(topic string) topicResult {
 				answer := answers[topic]
-				result := topicResult{Topic: topic, ID: idText(answer.ID), Partitions: answer.NumPartitions}
-				if answer.Err != nil && (!ifNotExists || !isCode(answer.Err, "TOPIC_ALREADY_EXISTS")) {
-					result.err = explained("create topic "+topic, answer.Err, answer.ErrMessage)
+				switch {
+				case answer.Err == nil:
+					return topicResult{Topic: topic, ID: idText(answer.ID), Partitions: answer.NumPartitions}
+				case ifNotExists && isCode(answer.Err, "TOPIC_ALREADY_EXISTS"):
+					return topicResult{Topic: topic}
+				default:
+					return topicResult{Topic: topic, err: explained("create topic "+topic, answer.Err, answer.ErrMessage)}
 				}
-				return result
 			})
 		},
 	}
@@ -70,6 +77,8 @@ func newTopicCreate(io streams, shared *clientFlags) *cobra.Command {
 	cmd.Flags().StringArrayVar(&settings, "set", nil, "topic setting `key=value` (repeatable)")
 	cmd.Flags().BoolVar(&ifNotExists, "if-not-exists", false, "an existing topic is not an error")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check only, create nothing")
+	completeKeys(cmd, "set", "=", topicKeys)
+	hideDefaults(cmd, "partitions", "replication-factor")
 	return cmd
 }
 
@@ -79,6 +88,8 @@ func newTopicDelete(io streams, shared *clientFlags) *cobra.Command {
 		Use:   "delete TOPIC...",
 		Short: "Delete topics",
 		Args:  someArguments,
+
+		ValidArgsFunction: completeTopics(shared, 0, false),
 		RunE: func(cmd *cobra.Command, topics []string) error {
 			admin, err := shared.admin(cmd.Context())
 			if err != nil {
@@ -91,11 +102,14 @@ func newTopicDelete(io streams, shared *clientFlags) *cobra.Command {
 			}
 			return reportTopics(io, shared, topics, func(topic string) topicResult {
 				answer := answers[topic]
-				result := topicResult{Topic: topic, ID: idText(answer.ID)}
-				if answer.Err != nil && (!ifExists || !isCode(answer.Err, "UNKNOWN_TOPIC_OR_PARTITION")) {
-					result.err = explained("delete topic "+topic, answer.Err, answer.ErrMessage)
+				switch {
+				case answer.Err == nil:
+					return topicResult{Topic: topic, ID: idText(answer.ID)}
+				case ifExists && isCode(answer.Err, "UNKNOWN_TOPIC_OR_PARTITION"):
+					return topicResult{Topic: topic}
+				default:
+					return topicResult{Topic: topic, err: explained("delete topic "+topic, answer.Err, answer.ErrMessage)}
 				}
-				return result
 			})
 		},
 	}
@@ -110,10 +124,15 @@ func newTopicAlter(io streams, shared *clientFlags) *cobra.Command {
 		Use:   "alter TOPIC...",
 		Short: "Add partitions, set or unset settings",
 		Args:  someArguments,
+
+		ValidArgsFunction: completeTopics(shared, 0, false),
 		RunE: func(cmd *cobra.Command, topics []string) error {
 			changes, err := parseChanges(settings, unset)
 			if err != nil {
 				return err
+			}
+			if cmd.Flags().Changed("partitions") && partitions < 1 {
+				return usageError{fmt.Errorf("--partitions %d: want the new total, a positive number", partitions)}
 			}
 			if partitions == 0 && len(changes) == 0 {
 				return usageError{errors.New("nothing to alter: give --partitions, --set or --unset")}
@@ -129,6 +148,8 @@ func newTopicAlter(io streams, shared *clientFlags) *cobra.Command {
 	cmd.Flags().IntVar(&partitions, "partitions", 0, "new total number of `partitions`")
 	cmd.Flags().StringArrayVar(&settings, "set", nil, "topic setting `key=value` (repeatable)")
 	cmd.Flags().StringArrayVar(&unset, "unset", nil, "topic setting `key` to take back to its default (repeatable)")
+	completeKeys(cmd, "set", "=", topicKeys)
+	completeKeys(cmd, "unset", "", topicKeys)
 	return cmd
 }
 
@@ -136,6 +157,9 @@ func alterTopics(ctx context.Context, io streams, shared *clientFlags, admin *ka
 	partitions int, changes []kadm.AlterConfig,
 ) error {
 	failed := map[string]error{}
+	if err := checkTopicKeys(ctx, admin, topics, changes); err != nil {
+		return err
+	}
 	if partitions > 0 {
 		answers, err := admin.UpdatePartitions(ctx, partitions, topics...)
 		if err != nil {
@@ -161,6 +185,29 @@ func alterTopics(ctx context.Context, io streams, shared *clientFlags, admin *ka
 	return reportTopics(io, shared, topics, func(topic string) topicResult {
 		return topicResult{Topic: topic, Partitions: int32(partitions), err: failed[topic]}
 	})
+}
+
+// checkTopicKeys refuses keys that no topic has, before anything is changed. A broker ignores the removal of a key that it
+// does not know, so that a misspelt one would seem to be done. A topic that cannot be described is the broker's to refuse.
+func checkTopicKeys(ctx context.Context, admin *kadm.Client, topics []string, changes []kadm.AlterConfig) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	configs, err := admin.DescribeTopicConfigs(ctx, topics...)
+	if err != nil {
+		return fmt.Errorf("describe settings: %w", err)
+	}
+	for _, c := range configs {
+		if c.Err != nil {
+			continue
+		}
+		names := make([]string, len(c.Configs))
+		for i, config := range c.Configs {
+			names[i] = config.Key
+		}
+		return checkKeys(names, changes)
+	}
+	return nil
 }
 
 func newTopicList(io streams, shared *clientFlags) *cobra.Command {
@@ -236,6 +283,8 @@ func newTopicDescribe(io streams, shared *clientFlags) *cobra.Command {
 		Use:   "describe TOPIC...",
 		Short: "Describe topics: partitions, replicas, offsets, settings",
 		Args:  someArguments,
+
+		ValidArgsFunction: completeTopics(shared, 0, false),
 		RunE: func(cmd *cobra.Command, topics []string) error {
 			admin, err := shared.admin(cmd.Context())
 			if err != nil {

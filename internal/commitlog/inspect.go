@@ -242,7 +242,7 @@ func VerifySegment(fsys vfs.FS, name string) (faults []string, err error) {
 	})
 	switch {
 	case errors.Is(err, record.ErrCorrupt) || errors.Is(err, record.ErrMagic):
-		fault("%v", err)
+		faults = append(faults, err.Error()) // names the file itself
 	case err != nil:
 		return faults, err
 	}

@@ -72,7 +72,7 @@ func (c zapCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapc
 func (c zapCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	level := slog.LevelWarn
 	switch {
-	case harmless[entry.Message], entry.Level < zapcore.DPanicLevel && c.quiet.Load():
+	case harmless[entry.Message], c.quiet.Load():
 		level = slog.LevelDebug
 	case entry.Level > zapcore.WarnLevel:
 		level = slog.LevelError
