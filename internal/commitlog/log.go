@@ -94,6 +94,7 @@ type Log struct {
 	options  Options
 	logger   *slog.Logger
 	slot     chan struct{} // one slot: its holder alone writes, rolls, truncates, swaps segments
+	syncing  chan struct{} // one slot: its holder alone syncs; taken after slot where both are
 	settings atomic.Pointer[settings]
 	hooks    atomic.Pointer[Hooks]
 	failure  atomic.Pointer[error]
@@ -354,6 +355,8 @@ func (l *Log) close(sync bool) error {
 	}
 	defer l.release()
 	l.failPending(ErrClosed, true)
+	l.syncing <- struct{}{} // a sync that runs is waited for; none begins any more
+	defer func() { <-l.syncing }()
 	err := l.Err()
 	if err == nil {
 		err = l.settle(sync)

@@ -36,6 +36,7 @@ func Open(o Options) (*Log, Recovery, error) {
 		options: o,
 		logger:  o.Logger.With(slog.String("topic", o.Topic), slog.Int64("partition", int64(o.Partition))),
 		slot:    make(chan struct{}, 1),
+		syncing: make(chan struct{}, 1),
 	}
 	l.hooks.Store(&Hooks{})
 	l.settings.Store(newSettings(o.Config))

@@ -101,6 +101,8 @@ func (l *Log) abandon() {
 	}
 	defer l.release()
 	l.failPending(ErrClosed, true)
+	l.syncing <- struct{}{}
+	defer func() { <-l.syncing }()
 	for _, s := range *l.segments.Load() {
 		if s.pins.Load() == 0 {
 			s.close()

@@ -145,3 +145,38 @@ func TestManagerRun(t *testing.T) { // U-88
 		}
 	})
 }
+
+// A log that goes away while a sync of it is asked for, or runs, is no I/O error: nothing may count as unclean for it.
+func TestSyncOfAClosedLogIsNoStorageError(t *testing.T) {
+	d := openDirectory(t, vfs.NewDisk(vfs.Options{}), t.TempDir())
+	o := d.log("topic", topicID(1), 0)
+	o.fill(10, 100)
+	d.Syncer().Request(o.Log)
+	if err := d.Delete(o.Log); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Sync(t.Context()); !errors.Is(err, ErrClosed) || errors.Is(err, ErrStorage) {
+		t.Errorf("sync of a deleted log: %v", err)
+	}
+	for p := range int32(20) { // deletion beside a round
+		o := d.log("racing", topicID(2), p)
+		o.fill(10, 100)
+		done := make(chan error)
+		go func() {
+			_, err := o.Sync(t.Context())
+			done <- err
+		}()
+		if err := d.Delete(o.Log); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil && !errors.Is(err, ErrClosed) {
+			t.Errorf("sync beside a deletion: %v", err)
+		}
+	}
+	if d.failed.Load() {
+		t.Error("an I/O error was noted")
+	}
+	if err := d.Close(1); err != nil {
+		t.Error(err)
+	}
+}

@@ -140,8 +140,13 @@ func (s *Syncer) lead() {
 func (s *Syncer) syncAll(round *syncRound) {
 	plans := make(map[*Log]syncPlan, len(round.logs))
 	for l := range round.logs {
+		if err := l.beginSync(); err != nil {
+			round.logs[l] = err
+			continue
+		}
 		plan, err := l.planSync(false)
 		if err != nil {
+			<-l.syncing
 			round.logs[l] = err
 			continue
 		}
@@ -153,6 +158,7 @@ func (s *Syncer) syncAll(round *syncRound) {
 		if _, err := l.endSync(plan, lost(err)); err != nil {
 			round.logs[l] = err
 		}
+		<-l.syncing
 		l.options.Metrics.synced(time.Since(started))
 	}
 }
@@ -180,6 +186,19 @@ type syncPlan struct {
 	lineage   Epochs
 }
 
+// beginSync takes the slot of syncs, which keeps the log from being closed; a closed log is not synced.
+func (l *Log) beginSync() error {
+	l.syncing <- struct{}{}
+	l.mu.Lock()
+	closed := l.mu.closed
+	l.mu.Unlock()
+	if closed {
+		<-l.syncing
+		return ErrClosed
+	}
+	return nil
+}
+
 // planSync notes what is to be synced, and writes what is only in memory; with durable, the files so written are synced.
 func (l *Log) planSync(durable bool) (syncPlan, error) {
 	if err := l.Err(); err != nil {
@@ -189,7 +208,8 @@ func (l *Log) planSync(durable bool) (syncPlan, error) {
 	plan := syncPlan{end: l.mu.end, truncated: l.mu.truncated}
 	plan.lineage, plan.epochs = l.mu.epochs.unsaved()
 	segments := *l.segments.Load()
-	for _, s := range segments[:len(segments)-1] {
+	// Those before the one that the synced end follows are sealed.
+	for _, s := range segments[floorSegment(segments, l.synced.Load()-1) : len(segments)-1] {
 		if !s.sealed.Load() {
 			s.pin()
 			plan.closed = append(plan.closed, s)
@@ -222,6 +242,10 @@ func (l *Log) planSync(durable bool) (syncPlan, error) {
 
 // syncNow syncs the log by itself.
 func (l *Log) syncNow() (int64, error) {
+	if err := l.beginSync(); err != nil {
+		return l.synced.Load(), err
+	}
+	defer func() { <-l.syncing }()
 	plan, err := l.planSync(true)
 	if err != nil {
 		return l.synced.Load(), err
