@@ -471,14 +471,25 @@ func (s *crashSim) readCheckpoint() (recoveryPoint, start int64) {
 	return recoveryPoint, start
 }
 
-// lowerRecoveryPoint is what the log calls before it truncates below its recovery point.
+// lowerRecoveryPoint is what the log calls before it truncates below its recovery point. A sync and a checkpoint may come
+// at any moment of it.
 func (s *crashSim) lowerRecoveryPoint(to int64) error {
 	recoveryPoint, start := s.readCheckpointOrFail()
-	if recoveryPoint <= to {
+	if recoveryPoint > to {
+		s.note("lower recovery point to %d", to)
+		if err := vfs.WriteAtomic(s.disk, simCheckpoint, fmt.Appendf(nil, "%d %d", to, start)); err != nil {
+			return err
+		}
+	}
+	if s.log == nil || s.random.IntN(3) > 0 {
 		return nil
 	}
-	s.note("lower recovery point to %d", to)
-	return vfs.WriteAtomic(s.disk, simCheckpoint, fmt.Appendf(nil, "%d %d", to, start))
+	_, err := s.log.Sync(s.t.Context())
+	s.note("sync meanwhile: %v", err)
+	if err == nil {
+		err = s.writeCheckpoint(s.log.RecoveryPoint(), start)
+	}
+	return err
 }
 
 // readCheckpointOrFail is readCheckpoint for a moment at which the power may be gone.
@@ -578,6 +589,7 @@ func (s *crashSim) open(clean bool) bool {
 	}
 	recoveryPoint, start := s.readCheckpoint()
 	disk := s.disk
+	s.log = nil
 	log, recovery, err := Open(Options{
 		FS: disk, Dir: simDir, Topic: "topic", Config: s.config, Clean: clean, RecoveryPoint: recoveryPoint, LogStart: start,
 		Now: func() time.Time { return s.clock }, LowerRecoveryPoint: s.lowerRecoveryPoint, Logger: s.logger(),

@@ -115,7 +115,9 @@ type Log struct {
 		recent    recentBatches // of the active segment
 		snapshots []int64       // producer snapshots that were written and not synced
 		truncated uint64        // counts truncations, so that a sync knows that its end is void
-		closed    bool
+		// truncating says that the recovery point has sunk for a truncation, and the log end has not yet.
+		truncating bool
+		closed     bool
 	}
 
 	holder struct { // belongs to the holder of the slot

@@ -336,15 +336,17 @@ func (l *Log) endSync(plan syncPlan, err error) (int64, error) {
 		l.mu.Unlock()
 		return l.synced.Load(), l.fail(err)
 	}
-	for _, s := range plan.closed {
-		s.sealed.Store(true)
-	}
 	l.flushed.Store(l.options.Now().UnixNano())
 	l.mu.Lock()
+	if l.mu.truncated == plan.truncated {
+		for _, s := range plan.closed {
+			s.sealed.Store(true)
+		}
+	}
 	if plan.epochs {
 		l.mu.epochs.saved(plan.lineage)
 	}
-	rose := l.mu.truncated == plan.truncated && plan.end > l.synced.Load()
+	rose := l.mu.truncated == plan.truncated && !l.mu.truncating && plan.end > l.synced.Load()
 	if rose {
 		l.synced.Store(plan.end)
 	}

@@ -60,19 +60,24 @@ func (l *Log) failed(err error) error {
 	return l.fail(fmt.Errorf("%w: truncate: %w", errLost, err))
 }
 
-// lowerSynced lowers the recovery point, in its checkpoint first: bytes that will be written below it again are not
-// synced.
+// lowerSynced lowers the recovery point, and its checkpoint: bytes that will be written above it again are not synced. Until
+// the log end is lowered too no sync raises it.
 func (l *Log) lowerSynced(to int64) error {
-	if l.options.LowerRecoveryPoint != nil {
-		if err := l.options.LowerRecoveryPoint(to); err != nil {
-			return l.fail(fmt.Errorf("lower recovery point to %d: %w", to, err))
-		}
-	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.mu.truncated++
+	l.mu.truncating = true
 	l.compaction.cleaned.Store(min(l.compaction.cleaned.Load(), to))
 	l.synced.Store(min(l.synced.Load(), to))
+	l.mu.Unlock()
+	if l.options.LowerRecoveryPoint == nil {
+		return nil
+	}
+	if err := l.options.LowerRecoveryPoint(to); err != nil {
+		l.mu.Lock()
+		l.mu.truncating = false
+		l.mu.Unlock()
+		return l.fail(fmt.Errorf("lower recovery point to %d: %w", to, err))
+	}
 	return nil
 }
 
@@ -104,6 +109,8 @@ func (l *Log) truncate(to int64) error {
 	l.mu.end, l.mu.next = end, end
 	l.end.Store(end)
 	l.synced.Store(min(l.synced.Load(), end))
+	l.mu.truncated++
+	l.mu.truncating = false
 	l.mu.recent.reset()
 	l.mu.epochs.truncateFromEnd(end)
 	l.start.Store(min(l.start.Load(), end))
@@ -185,6 +192,7 @@ func (l *Log) startOver(start int64) error {
 	l.mu.producers.reset()
 	l.mu.epochs.truncateFromEnd(0)
 	l.mu.truncated++
+	l.mu.truncating = false
 	l.mu.Unlock()
 	l.synced.Store(start)
 	l.unsyncedDir.Store(true)
