@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"runtime/debug"
@@ -99,7 +100,7 @@ func (c *conn) end(ctx context.Context) {
 		c.server.refused(c.client.remote, &refusal{refusedMalformed, err.Error(), "report it to the makers of the client"})
 	case ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed):
 	default:
-		c.server.log.Debug("connection closed", "peer", c.client.remote.String(), "err", err)
+		c.server.log.Debug("connection closed", slog.String("peer", c.client.remote.String()), slog.Any("err", err))
 	}
 	c.fail(err)
 	c.hurryAll(true)
@@ -136,7 +137,7 @@ func (c *conn) breakOff() {
 func (s *Server) panicked(c *conn, cause any) error {
 	s.metrics.panics.Add(1)
 	s.log.Error("a request handler panicked; its connection is closed",
-		"peer", c.client.remote.String(), "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		slog.String("peer", c.client.remote.String()), slog.Any("cause", cause), slog.String("stack", string(debug.Stack())))
 	return fmt.Errorf("panic: %v", cause)
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -33,7 +34,7 @@ func (s *Server) deleteRecords(_ context.Context, _ *client, req *kmsg.DeleteRec
 			}
 			at.ErrorCode = codeOf(err)
 			if unexpected(at.ErrorCode) {
-				s.log.Error("delete records failed", "topic", t.Topic, "partition", p.Partition, "err", err)
+				s.log.Error("delete records failed", slog.String("topic", t.Topic), slog.Int("partition", int(p.Partition)), slog.Any("err", err))
 			}
 			answer.Partitions = append(answer.Partitions, at)
 		}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -176,7 +177,8 @@ func (call *fetchCall) readPart(image *meta.Image, part *fetchPart, result *fetc
 	if err != nil {
 		result.code = codeOf(err)
 		if unexpected(result.code) {
-			call.server.log.Error("fetch failed", "topic", result.topic.Name, "partition", part.partition, "err", err)
+			call.server.log.Error("fetch failed", slog.String("topic", result.topic.Name),
+				slog.Int("partition", int(part.partition)), slog.Any("err", err))
 		}
 	}
 	call.failed = call.failed || result.code != 0 || result.read.Diverging != nil

@@ -18,14 +18,14 @@ import (
 func brief(t *testing.T, resp *kmsg.FetchResponse) string {
 	t.Helper()
 	if resp.ErrorCode != 0 {
-		return kerr.ErrorForCode(resp.ErrorCode).(*kerr.Error).Message
+		return kerr.TypedErrorForCode(resp.ErrorCode).Message
 	}
 	var out []string
 	for _, topic := range resp.Topics {
 		for _, p := range topic.Partitions {
 			said := strings.Join(values(t, p.RecordBatches), ",")
 			if p.ErrorCode != 0 {
-				said = kerr.ErrorForCode(p.ErrorCode).(*kerr.Error).Message
+				said = kerr.TypedErrorForCode(p.ErrorCode).Message
 			}
 			out = append(out, fmt.Sprintf("%d:%s", p.Partition, said))
 		}

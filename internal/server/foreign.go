@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -143,6 +144,7 @@ func (r *refusals) counts() map[string]int {
 func (s *Server) refused(peer net.Addr, r *refusal) {
 	if log, unsaid := s.refusals.take(r.kind, s.config.Now()); log {
 		s.log.Warn("connection closed: not what this listener serves",
-			"peer", peer.String(), "reason", r.what, "remedy", r.remedy, "unlogged", unsaid)
+			slog.String("peer", peer.String()), slog.String("reason", r.what), slog.String("remedy", r.remedy),
+			slog.Int("unlogged", unsaid))
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -23,7 +24,7 @@ func (s *Server) initProducerID(ctx context.Context, _ *client, req *kmsg.InitPr
 		id, err := s.config.ProducerIDs(ctx)
 		if err != nil {
 			// The block of ids comes from the registry, which may be electing; clients retry this.
-			s.log.Warn("no producer id could be had", "err", err)
+			s.log.Warn("no producer id could be had", slog.Any("err", err))
 			resp.ErrorCode = kerr.CoordinatorLoadInProgress.Code
 			break
 		}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -53,7 +54,7 @@ func (s *Server) listOffsets(_ context.Context, _ *client, req *kmsg.ListOffsets
 				if err != nil {
 					at.ErrorCode = listOffsetsCode(err, req.Version)
 					if unexpected(at.ErrorCode) {
-						s.log.Error("list offsets failed", "topic", t.Topic, "partition", p.Partition, "err", err)
+						s.log.Error("list offsets failed", slog.String("topic", t.Topic), slog.Int("partition", int(p.Partition)), slog.Any("err", err))
 					}
 					break
 				}

@@ -20,7 +20,7 @@ func said(code int16) string {
 	if code == 0 {
 		return "ok"
 	}
-	return kerr.ErrorForCode(code).(*kerr.Error).Message
+	return kerr.TypedErrorForCode(code).Message
 }
 
 func listRequest(version int16, partition, epoch int32, timestamp int64) *kmsg.ListOffsetsRequest {

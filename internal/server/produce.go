@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -179,7 +180,8 @@ func (call *produceCall) refuse(at *kmsg.ProduceResponseTopicPartition, topic *m
 	case at.ErrorCode == kerr.UnknownTopicOrPartition.Code, at.ErrorCode == kerr.UnknownTopicID.Code:
 		return // the code says it all
 	case unexpected(at.ErrorCode):
-		call.server.log.Error("produce failed", "topic", topicName(topic), "partition", at.Partition, "err", err)
+		call.server.log.Error("produce failed", slog.String("topic", topicName(topic)),
+			slog.Int("partition", int(at.Partition)), slog.Any("err", err))
 		return
 	}
 	var invalid *record.InvalidError
@@ -288,7 +290,8 @@ func (call *produceCall) reply() reply {
 		at := &call.resp.Topics[p.topic].Partitions[p.partition]
 		at.ErrorCode = codeOf(err)
 		if unexpected(at.ErrorCode) {
-			call.server.log.Error("produce failed after its append", "partition", at.Partition, "err", err)
+			call.server.log.Error("produce failed after its append",
+				slog.Int("partition", int(at.Partition)), slog.Any("err", err))
 		}
 	}
 	return frameReply(encode(call.await.api, call.await.version, call.await.id, call.resp))

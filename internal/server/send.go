@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -131,7 +132,7 @@ func (g *gatherer) copyRange(file record.RangeFile, offset, length int64) error 
 		n := int(min(length, int64(cap(g.buffer)-from)))
 		g.buffer = g.buffer[:from+n]
 		if k, err := file.ReadAt(g.buffer[from:], offset); k < n {
-			if err == nil || err == io.EOF {
+			if err == nil || errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
 			return fmt.Errorf("read %d bytes of a segment at %d: %w", n, offset, err)

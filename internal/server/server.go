@@ -168,7 +168,7 @@ func New(config Config) (*Server, error) {
 		return nil, errors.New("server config: Image and WaitImage must be set")
 	}
 	config = config.withDefaults()
-	if err := config.Limits.validate(); err != nil {
+	if err := config.validate(); err != nil {
 		return nil, err
 	}
 	if config.Configs == nil {
@@ -205,7 +205,7 @@ func (s *Server) Run(ctx context.Context) error {
 	for i := range s.config.Listeners {
 		l := &s.config.Listeners[i]
 		group.Go(func() {
-			if err := s.accept(ctx, l); err != nil && ctx.Err() == nil {
+			if err := s.accept(ctx, l); ctx.Err() == nil {
 				failures <- fmt.Errorf("accept on listener %s: %w", l.Name, err)
 				cancel()
 			}
@@ -226,7 +226,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// accept starts every connection of one listener until the listener closes.
+// accept starts every connection of one listener until the listener closes; it returns why it did.
 func (s *Server) accept(ctx context.Context, l *Listener) error {
 	var pause time.Duration
 	for {
@@ -240,12 +240,10 @@ func (s *Server) accept(ctx context.Context, l *Listener) error {
 			// Out of descriptors, or a peer that left before it was accepted: both pass.
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			if log, unsaid := s.refusals.take(refusedAccept, s.config.Now()); log {
-				s.log.Warn("a connection could not be accepted; trying again", "listener", l.Name, "err", err, "unlogged", unsaid)
+				s.log.Warn("a connection could not be accepted; trying again", slog.String("listener", l.Name),
+					slog.Any("err", err), slog.Int("unlogged", unsaid))
 			}
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-			}
+			sleep(ctx, pause)
 			continue
 		}
 		if most := s.config.ConnectionsMax; most > 0 && s.metrics.connections.Load() >= int64(most) {
@@ -256,6 +254,16 @@ func (s *Server) accept(ctx context.Context, l *Listener) error {
 			continue
 		}
 		go s.opened(socket, l).run(ctx)
+	}
+}
+
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

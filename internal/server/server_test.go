@@ -21,12 +21,12 @@ type started struct {
 // handlers replace or add to the dispatch table.
 func start(t testing.TB, config Config, handlers ...handler) *started {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return run(t, config, listener, func() net.Conn {
-		socket, err := net.Dial("tcp", listener.Addr().String())
+		socket, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}

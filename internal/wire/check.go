@@ -130,6 +130,7 @@ func (w *walker) field(f *field) error {
 			}
 		}
 		return w.object(f.fields)
+	case arrayField:
 	}
 	n, err := w.length(f, w.sizeMin(f.fields, f.bare))
 	if err != nil {

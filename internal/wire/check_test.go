@@ -50,6 +50,8 @@ func fill(r *rand.Rand, v reflect.Value, depth int) {
 				fill(r, v.Field(i), depth)
 			}
 		}
+	default:
+		panic("kmsg has fields of kind " + v.Kind().String())
 	}
 }
 

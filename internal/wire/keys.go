@@ -29,7 +29,7 @@ type API struct {
 	Name string
 	// Min and Max are the first and last version that is parsed and answered.
 	Min, Max int16
-	// Flexible is the first version with compact lengths and tagged fields (KIP-482); never if above Max.
+	// Flexible is the first version with compact lengths and tagged fields (KIP-482).
 	Flexible int16
 	// BytesMax bounds the frame's length, in bytes without the length field.
 	BytesMax int32
@@ -46,9 +46,6 @@ func (a *API) Supports(version int16) bool { return version >= a.Min && version 
 
 // IsFlexible tells whether the version has compact lengths and tagged fields.
 func (a *API) IsFlexible(version int16) bool { return version >= a.Flexible }
-
-// never is a Flexible value for requests that have no flexible version.
-const never = 1 << 14
 
 // apis is the table. A row means that the request can be checked and decoded, not that it is served: the server
 // serves, and ApiVersions lists, the keys with a handler.
