@@ -148,8 +148,7 @@ func (c Config) Validate() error {
 	names := make(map[string]bool)
 	for _, l := range c.Listeners {
 		if l.Name == "" || names[l.Name] {
-			return fmt.Errorf("listeners: the name %q is empty or occurs twice; give each listener a name of its own, "+
-				"and its protocol in listener.security.protocol.map", l.Name)
+			return fmt.Errorf("Listeners: the name %q is empty or occurs twice", l.Name) //nolint:staticcheck // a field's name
 		}
 		names[l.Name] = true
 		if l.Port < 0 || l.Port > 65535 {
@@ -261,7 +260,7 @@ func parseListeners(settings map[string]string) ([]Listener, error) {
 			return nil, fmt.Errorf("listeners=%s: listener %s has the security protocol %s; this version serves %s only", text, name, protocol, plaintext)
 		}
 		if slices.ContainsFunc(listeners, func(l Listener) bool { return l.Name == name }) {
-			return nil, fmt.Errorf("listeners=%s: the name %s occurs twice; each listener must have a different name", text, name)
+			return nil, fmt.Errorf("listeners=%s: the name %s occurs twice; give each listener a name of its own, and its protocol in listener.security.protocol.map", text, name)
 		}
 		listeners = append(listeners, Listener{Name: name, Address: address})
 	}
