@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
 	"github.com/tidemark-io/tidemark/internal/record"
@@ -65,12 +64,10 @@ type pendingBatch struct {
 func (op *appendOp) first() int64 { return op.batches[0].BaseOffset() }
 func (op *appendOp) last() int64  { return op.batches[len(op.batches)-1].LastOffset() }
 
-var appendOps = sync.Pool{New: func() any { return &appendOp{done: make(chan error, 1)} }}
-
-func (op *appendOp) recycle() {
+func (l *Log) recycle(op *appendOp) {
 	clear(op.batches)
 	op.bytes, op.batches, op.undo, op.aborted = nil, op.batches[:0], op.undo[:0], op.aborted[:0]
-	appendOps.Put(op)
+	l.options.pools.ops.Put(op)
 }
 
 // Append validates the batches, gives them offsets, and writes them; it returns when they are in the file, visible to
@@ -84,8 +81,8 @@ func (op *appendOp) recycle() {
 // flush.messages demands may fail, also for want of space, when the batches are in the log.
 func (l *Log) Append(ctx context.Context, in Append) (Appended, error) {
 	set := l.settings.Load()
-	op := appendOps.Get().(*appendOp)
-	defer op.recycle()
+	op := l.options.pools.ops.Get().(*appendOp)
+	defer l.recycle(op)
 	out, err := l.prepare(op, set, in)
 	if err != nil || len(op.batches) == 0 {
 		return out, err

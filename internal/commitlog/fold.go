@@ -209,8 +209,8 @@ func (l *Log) foldSegment(s *segment, from, end int64) error {
 	}
 	scan := newBatchScan(s.log, position, s.size.Load())
 	defer scan.close()
-	d := decompressors.Get().(*record.Decompressor)
-	defer decompressors.Put(d)
+	d := l.options.pools.decompressors.Get().(*record.Decompressor)
+	defer l.options.pools.decompressors.Put(d)
 	for {
 		b, err := scan.next()
 		if err == io.EOF || err == nil && b.BaseOffset() >= end {

@@ -65,6 +65,8 @@ type Options struct {
 	// RefuseClients, if it returns an error, makes appends from clients fail with it before anything is done: the disk is
 	// nearly full.
 	RefuseClients func() error
+
+	pools *pools // shared by the logs of a Manager
 }
 
 func (o Options) withDefaults() Options {
@@ -73,6 +75,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.pools == nil {
+		o.pools = newPools()
 	}
 	if o.Syncer == nil {
 		o.Syncer = NewSyncer(o.FS, o.Dir)
@@ -140,8 +145,8 @@ type settings struct {
 }
 
 // newSettings takes a Config whose values ParseConfig or the caller has checked; an unknown codec keeps the producer's.
-func newSettings(c Config) *settings {
-	s := &settings{Config: c, decompressors: &decompressors}
+func newSettings(c Config, p *pools) *settings {
+	s := &settings{Config: c, decompressors: &p.decompressors}
 	s.clientRules = record.Rules{
 		MaxMessageBytes: c.MessageBytesMax, TimestampBeforeMax: c.TimestampBeforeMax, TimestampAfterMax: c.TimestampAfterMax,
 		Compacted: c.CleanupCompact, CompressionLevel: c.CompressionLevel, Client: true,
@@ -166,8 +171,19 @@ func newSettings(c Config) *settings {
 	return s
 }
 
-// decompressors serve logs without a lower bound, and scans of what is stored.
-var decompressors = sync.Pool{New: func() any { return record.NewDecompressor(record.DefaultLimits) }}
+// pools are what the logs of one data directory reuse. They are not shared by all directories of a process, because what
+// is in them has channels, which must not leave the test bubble that made them.
+type pools struct {
+	ops           sync.Pool // of *appendOp
+	decompressors sync.Pool // of *record.Decompressor, with the default limits
+}
+
+func newPools() *pools {
+	return &pools{
+		ops:           sync.Pool{New: func() any { return &appendOp{done: make(chan error, 1)} }},
+		decompressors: sync.Pool{New: func() any { return record.NewDecompressor(record.DefaultLimits) }},
+	}
+}
 
 // doomedSegment is a segment that left the log; its files go when its readers are done and the delay is over.
 type doomedSegment struct {
@@ -223,7 +239,7 @@ func (l *Log) SegmentCount() int { return len(*l.segments.Load()) }
 func (l *Log) Config() Config { return l.settings.Load().Config }
 
 // SetConfig changes the configuration of a log in use.
-func (l *Log) SetConfig(c Config) { l.settings.Store(newSettings(c)) }
+func (l *Log) SetConfig(c Config) { l.settings.Store(newSettings(c, l.options.pools)) }
 
 // SetHooks sets who hears of appends and syncs.
 func (l *Log) SetHooks(h Hooks) { l.hooks.Store(&h) }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
 	"github.com/tidemark-io/tidemark/internal/record"
@@ -29,7 +30,7 @@ func (l *Log) OffsetForTimestamp(ts, end int64) (at TimeOffset, found bool, err 
 		if largest.timestamp < ts {
 			continue
 		}
-		at, found, err := s.firstAt(ts, view.start, view.end, view.limits[i])
+		at, found, err := view.firstAt(i, ts)
 		if err != nil {
 			return TimeOffset{}, false, l.lookupError(ts, err)
 		}
@@ -63,7 +64,7 @@ func (l *Log) MaxTimestamp(end int64) (at TimeOffset, found bool, err error) {
 	if in < 0 {
 		return TimeOffset{}, false, nil
 	}
-	at, found, err = view.segments[in].firstAt(best.timestamp, view.start, view.end, view.limits[in])
+	at, found, err = view.firstAt(in, best.timestamp)
 	if err == nil && !found {
 		// The batch has lost that record: to the log start, which lies inside it, or to compaction.
 		at, found, err = view.greatest()
@@ -85,7 +86,7 @@ func (v *lookupView) greatest() (best TimeOffset, found bool, err error) {
 				break
 			}
 			for err == nil && b.LastOffset() >= v.start && b.MaxTimestamp() > best.Timestamp {
-				at, better, failed := s.firstInBatch(b.span(), best.Timestamp+1, v.start, v.end)
+				at, better, failed := v.firstInBatch(s, b.span(), best.Timestamp+1)
 				if err = failed; !better {
 					break
 				}
@@ -110,12 +111,14 @@ type lookupView struct {
 	segments   []*segment
 	limits     []int64
 	start, end int64
+
+	decompressors *sync.Pool
 }
 
 func (l *Log) lookupView(end int64) lookupView {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v := lookupView{start: l.start.Load(), end: min(end, l.mu.end)}
+	v := lookupView{start: l.start.Load(), end: min(end, l.mu.end), decompressors: &l.options.pools.decompressors}
 	if l.mu.closed {
 		return v
 	}
@@ -136,9 +139,10 @@ func (v *lookupView) unpin() {
 	}
 }
 
-// firstAt finds the first record of the segment from start on and below end whose timestamp is ts or later.
-func (s *segment) firstAt(ts, start, end, limit int64) (TimeOffset, bool, error) {
-	from, err := s.beforeTimestamp(ts, start, limit)
+// firstAt finds the first record of segment i within the bounds whose timestamp is ts or later.
+func (v *lookupView) firstAt(i int, ts int64) (TimeOffset, bool, error) {
+	s, limit := v.segments[i], v.limits[i]
+	from, err := s.beforeTimestamp(ts, v.start, limit)
 	if err == io.EOF {
 		return TimeOffset{}, false, nil
 	}
@@ -149,16 +153,16 @@ func (s *segment) firstAt(ts, start, end, limit int64) (TimeOffset, bool, error)
 	defer scan.close()
 	for {
 		b, err := scan.next()
-		if err == io.EOF || err == nil && b.BaseOffset() >= end {
+		if err == io.EOF || err == nil && b.BaseOffset() >= v.end {
 			return TimeOffset{}, false, nil
 		}
 		if err != nil {
 			return TimeOffset{}, false, err
 		}
-		if b.MaxTimestamp() < ts || b.LastOffset() < start {
+		if b.MaxTimestamp() < ts || b.LastOffset() < v.start {
 			continue
 		}
-		at, found, err := s.firstInBatch(b.span(), ts, start, end)
+		at, found, err := v.firstInBatch(s, b.span(), ts)
 		if err != nil || found {
 			return at, found, err
 		}
@@ -187,19 +191,19 @@ func (s *segment) beforeTimestamp(ts, start, limit int64) (int64, error) {
 }
 
 // firstInBatch walks the records of one batch.
-func (s *segment) firstInBatch(span batchSpan, ts, start, end int64) (TimeOffset, bool, error) {
+func (v *lookupView) firstInBatch(s *segment, span batchSpan, ts int64) (TimeOffset, bool, error) {
 	scan := newBatchScan(s.log, span.position, span.after)
 	defer scan.close()
 	b, err := scan.next()
 	if err != nil {
 		return TimeOffset{}, false, err
 	}
-	d := decompressors.Get().(*record.Decompressor)
-	defer decompressors.Put(d)
+	d := v.decompressors.Get().(*record.Decompressor)
+	defer v.decompressors.Put(d)
 	records := b.Records(d)
 	for records.Next() {
 		r := records.Record()
-		if r.Timestamp >= ts && r.Offset >= start && r.Offset < end {
+		if r.Timestamp >= ts && r.Offset >= v.start && r.Offset < v.end {
 			return TimeOffset{r.Offset, r.Timestamp, meta.Epoch(span.epoch)}, true, nil
 		}
 	}

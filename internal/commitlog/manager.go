@@ -100,6 +100,7 @@ type Manager struct {
 	lock      *os.File // nil on a disk in memory
 	state     StartState
 	syncer    *Syncer
+	pools     *pools
 	metrics   *Metrics
 	compactor *compactor
 	identity  atomic.Pointer[identity]
@@ -130,7 +131,7 @@ type Manager struct {
 // Errors: ErrUnwritable, *LockedError, *MismatchError, *NewerFormatError, *ForeignError, ErrBadMeta.
 func OpenManager(o ManagerOptions) (*Manager, error) {
 	o = o.WithDefaults()
-	m := &Manager{options: o, checkpoints: make(chan struct{}, 1), syncer: NewSyncer(o.FS, o.Dir)}
+	m := &Manager{options: o, checkpoints: make(chan struct{}, 1), syncer: NewSyncer(o.FS, o.Dir), pools: newPools()}
 	m.mu.logs = map[PartitionName]*Log{}
 	m.mu.opening = map[PartitionName]chan struct{}{}
 	m.mu.quarantined = map[PartitionName]error{}
@@ -362,6 +363,7 @@ func (m *Manager) logOptions(name PartitionName, id meta.TopicID, config Config)
 		OnError:            m.noteError,
 		LowerRecoveryPoint: func(to int64) error { return m.lowerRecoveryPoint(name, to) },
 		RefuseClients:      m.refuse,
+		pools:              m.pools,
 	}
 }
 

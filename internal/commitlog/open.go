@@ -39,7 +39,7 @@ func Open(o Options) (*Log, Recovery, error) {
 		syncing: make(chan struct{}, 1),
 	}
 	l.hooks.Store(&Hooks{})
-	l.settings.Store(newSettings(o.Config))
+	l.settings.Store(newSettings(o.Config, o.pools))
 	started := o.Now()
 	recovery, err := l.open()
 	if err != nil {

@@ -111,8 +111,8 @@ func (r *recoverer) segment(s *segment) (cut, err error) {
 	r.expected = max(r.expected, s.base)
 	build := s.indexBuilder()
 	var aborted []AbortedTxn
-	d := decompressors.Get().(*record.Decompressor)
-	defer decompressors.Put(d)
+	d := r.log.options.pools.decompressors.Get().(*record.Decompressor)
+	defer r.log.options.pools.decompressors.Put(d)
 	scan := newBatchScan(s.log, 0, s.writer.bytes)
 	defer scan.close()
 	good, firstTimestamp := int64(0), record.NoTimestamp
