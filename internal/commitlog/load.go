@@ -117,6 +117,9 @@ func (m *Manager) load(name PartitionName, config Config) (*Log, Recovery, error
 		if empty, listErr := m.holdsNothing(name); listErr == nil && empty {
 			return nil, Recovery{}, nil
 		}
+		if !m.state.Marked && !m.state.SameBoot && m.written.recoveryPoints[name] == 0 {
+			return nil, Recovery{}, m.setAsideUnsynced(name)
+		}
 		return nil, Recovery{}, fmt.Errorf("%s: %w", partitionMetadataFileName, err)
 	}
 	o := m.logOptions(name, id, config)

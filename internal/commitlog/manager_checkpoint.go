@@ -216,9 +216,9 @@ func (m *Manager) listPartitions() ([]PartitionName, error) {
 		path := filepath.Join(m.options.Dir, entry.Name)
 		switch {
 		case !entry.Dir:
-		case strings.HasSuffix(entry.Name, "-delete"):
+		case strings.HasSuffix(entry.Name, deleteSuffix):
 			m.doom(path, nil)
-		case strings.HasSuffix(entry.Name, "-stray"):
+		case strings.HasSuffix(entry.Name, straySuffix):
 			m.mu.Lock()
 			m.mu.strays = append(m.mu.strays, path)
 			m.mu.Unlock()

@@ -12,6 +12,12 @@ import (
 	"time"
 )
 
+// Suffixes of directories that are no partition any more, Kafka's own.
+const (
+	deleteSuffix = "-delete"
+	straySuffix  = "-stray"
+)
+
 // doomedDir is the directory of a deleted partition, which waits for readers and file.delete.delay.ms.
 type doomedDir struct {
 	path  string
@@ -31,7 +37,7 @@ func (m *Manager) Delete(logs ...*Log) error {
 	var gone []PartitionName
 	var first error
 	for _, l := range logs {
-		dir, err := m.retire(l, "-delete")
+		dir, err := m.retire(l, deleteSuffix)
 		if err != nil {
 			first = cmp.Or(first, err)
 			continue
@@ -57,15 +63,29 @@ func (m *Manager) doom(dir string, l *Log) {
 
 // SetAside takes a log that belongs to no known life of a topic out of service; its directory is renamed and kept (U-57).
 func (m *Manager) SetAside(l *Log) error {
-	dir, err := m.retire(l, "-stray")
+	dir, err := m.retire(l, straySuffix)
 	if err != nil || dir == "" {
 		return err
 	}
+	return m.noteStray(l.Name(), dir)
+}
+
+// setAsideUnsynced keeps what is left of a partition that was new when the power was cut: a sync makes the file that names
+// its topic id durable, so nothing in it was ever promised to anybody, and the partition may start again.
+func (m *Manager) setAsideUnsynced(name PartitionName) error {
+	dir, err := m.rename(name, straySuffix)
+	if err != nil {
+		return err
+	}
+	return m.noteStray(name, dir)
+}
+
+func (m *Manager) noteStray(name PartitionName, dir string) error {
 	m.options.Logger.Warn("partition directory is set aside as a stray", slog.String("dir", dir))
 	m.mu.Lock()
 	m.mu.strays = append(m.mu.strays, dir)
 	m.mu.Unlock()
-	return errors.Join(m.options.FS.SyncDir(m.options.Dir), m.forget(l.Name()))
+	return errors.Join(m.options.FS.SyncDir(m.options.Dir), m.forget(name))
 }
 
 // retire closes a log and renames its directory as Kafka does: name.<32 hexadecimal digits>suffix. An empty result says
@@ -81,15 +101,20 @@ func (m *Manager) retire(l *Log, suffix string) (dir string, err error) {
 		return "", nil
 	}
 	l.abandon()
+	return m.rename(l.Name(), suffix)
+}
+
+// rename gives a partition's directory another name, as Kafka does.
+func (m *Manager) rename(name PartitionName, suffix string) (dir string, err error) {
 	var random [16]byte
 	if _, err := io.ReadFull(m.options.Random, random[:]); err != nil {
 		return "", err
 	}
 	tail := fmt.Sprintf(".%x%s", random, suffix)
-	base := l.Name().String()
+	base := name.String()
 	dir = filepath.Join(m.options.Dir, base[:min(len(base), 255-len(tail))]+tail)
-	if err := m.options.FS.Rename(m.path(l.Name()), dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%w: retire %s: %w", ErrStorage, l.Name(), err)
+	if err := m.options.FS.Rename(m.path(name), dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%w: retire %s: %w", ErrStorage, name, err)
 	}
 	return dir, nil
 }
