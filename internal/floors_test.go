@@ -43,6 +43,7 @@ var floors = map[string]int{
 	"internal/broker":      5,
 	"cmd/tidemark":         6,
 	"internal/sim":         testOnly,
+	"internal/yardstick":   testOnly,
 }
 
 // restricted lists packages of other modules that only some packages may import, each with the reason.

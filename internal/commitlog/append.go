@@ -289,6 +289,10 @@ func (l *Log) writePending() {
 	l.mu.Unlock()
 
 	written, err := l.writeOps(ops)
+	flushAcks := l.settings.Load().FlushAcks
+	if flushAcks {
+		l.unasked.Add(int32(written))
+	}
 	if hooks := l.hooks.Load(); written > 0 && hooks.Appended != nil {
 		hooks.Appended(l.end.Load())
 	}
@@ -298,7 +302,7 @@ func (l *Log) writePending() {
 	if err != nil {
 		l.undo(ops[written:], err)
 	}
-	if written > 0 && l.settings.Load().FlushAcks {
+	if written > 0 && flushAcks {
 		l.options.Syncer.Request(l)
 	}
 	clear(ops)

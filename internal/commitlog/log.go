@@ -109,6 +109,7 @@ type Log struct {
 	end      atomic.Int64               // log end, as readers see it
 	synced   atomic.Int64               // synced end: data and indexes below it are durable
 	flushed  atomic.Int64               // unix nanoseconds of the last sync
+	unasked  atomic.Int32               // appends that wait for a sync (FlushAcks) and that no round has counted
 
 	mu struct {
 		sync.Mutex

@@ -16,6 +16,8 @@ import (
 const (
 	// syncWorkers is how many files a round syncs at once: past it a disk gains little.
 	syncWorkers = 16
+	// gatherMax bounds how long a round waits for appends to join it; see Syncer.gather.
+	gatherMax = 2 * time.Millisecond
 	// syncAllAbove is the number of logs above which one syncfs costs less than a sync of each file.
 	syncAllAbove = 64
 )
@@ -35,12 +37,19 @@ type Syncer struct {
 		sync.Mutex
 		next *syncRound // gathers requests; nil when there are none
 	}
+	holder struct { // belongs to the holder of the slot
+		released int           // appends that the last round made durable
+		took     time.Duration // how long its syncs took
+	}
 }
 
 // syncRound is one round: the logs it syncs, and what came of it once done is closed.
 type syncRound struct {
-	logs map[*Log]error
-	done chan struct{}
+	logs    map[*Log]error
+	appends int           // that wait for it
+	wanted  int           // appends at which a leader that gathers is told; 0 if none does
+	full    chan struct{} // tells it
+	done    chan struct{}
 }
 
 // NewSyncer makes the Syncer of the logs below dir.
@@ -50,7 +59,7 @@ func NewSyncer(fsys vfs.FS, dir string) *Syncer {
 
 // Request asks for a sync of the log in the background; hooks tell of it. It is done by Run.
 func (s *Syncer) Request(l *Log) {
-	s.join(l)
+	s.join(l, int(l.unasked.Swap(0)))
 	select {
 	case s.kick <- struct{}{}:
 	default:
@@ -71,19 +80,48 @@ func (s *Syncer) Run(ctx context.Context) error {
 	}
 }
 
-func (s *Syncer) join(l *Log) *syncRound {
+// join adds a log to the next round, for so many appends that wait for it.
+func (s *Syncer) join(l *Log, appends int) *syncRound {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.next == nil {
-		s.mu.next = &syncRound{logs: map[*Log]error{}, done: make(chan struct{})}
+		s.mu.next = &syncRound{logs: map[*Log]error{}, full: make(chan struct{}), done: make(chan struct{})}
 	}
-	s.mu.next.logs[l] = nil
-	return s.mu.next
+	round := s.mu.next
+	round.logs[l] = nil
+	round.appends += appends
+	if round.wanted > 0 && round.appends >= round.wanted {
+		round.wanted = 0
+		close(round.full)
+	}
+	return round
+}
+
+// gather gives the appends that the last round has released the time to come back before the next one starts. Producers
+// send again as soon as they are answered: a round that starts with the first of them leaves the others to the round
+// after, and each waits for two syncs instead of one. The wait ends when as many have come as were released, and at the
+// latest after a quarter of the time that a sync takes.
+func (s *Syncer) gather() {
+	s.mu.Lock()
+	round := s.mu.next
+	patience := min(s.holder.took/4, gatherMax)
+	if round == nil || round.appends >= s.holder.released || patience <= 0 {
+		s.mu.Unlock()
+		return
+	}
+	round.wanted = s.holder.released
+	s.mu.Unlock()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-round.full:
+	case <-late.C:
+	}
 }
 
 // sync waits for a round that syncs the log, and runs it if nobody else does.
 func (s *Syncer) sync(ctx context.Context, l *Log) error {
-	round := s.join(l)
+	round := s.join(l, 1)
 	select {
 	case <-round.done:
 		return round.logs[l]
@@ -99,6 +137,7 @@ func (s *Syncer) sync(ctx context.Context, l *Log) error {
 
 // lead runs the round that has gathered. The caller holds the slot.
 func (s *Syncer) lead() {
+	s.gather()
 	s.mu.Lock()
 	round := s.mu.next
 	s.mu.next = nil
@@ -106,7 +145,13 @@ func (s *Syncer) lead() {
 	if round == nil {
 		return
 	}
-	defer close(round.done)
+	started := time.Now()
+	defer func() {
+		if round.appends > 0 {
+			s.holder.released, s.holder.took = round.appends, time.Since(started)
+		}
+		close(round.done)
+	}()
 	if len(round.logs) > syncAllAbove && s.SyncAllAllowed != nil && s.SyncAllAllowed() {
 		s.syncAll(round)
 		return
