@@ -5,14 +5,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
-	"unicode"
-
-	"github.com/tidemark-io/tidemark/internal/vfs"
 )
 
 // Names of the checkpoint files of a data directory, Kafka's own.
@@ -32,9 +26,6 @@ const checkpointBytesMax = 64 << 20
 // ErrBadCheckpoint is returned when a checkpoint file does not parse: wrong version, wrong count, a malformed line. What
 // it held is to be rebuilt.
 var ErrBadCheckpoint = errors.New("malformed checkpoint file")
-
-// ErrBadPartitionName is returned by writeOffsets when a topic's name is empty or has blanks, or a partition is negative.
-var ErrBadPartitionName = errors.New("not the name of a partition")
 
 // PartitionName names a partition as the checkpoint files of a data directory do: by its topic's name.
 type PartitionName struct {
@@ -91,38 +82,6 @@ func decodeOffsets(text []byte) (map[PartitionName]int64, error) {
 		return nil, err
 	}
 	return offsets, nil
-}
-
-// readOffsets reads an offset checkpoint; a file that is not there is empty.
-func readOffsets(fsys vfs.FS, name string) (map[PartitionName]int64, error) {
-	text, err := vfs.ReadFile(fsys, name, checkpointBytesMax)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return map[PartitionName]int64{}, nil
-	case errors.Is(err, vfs.ErrTooLarge):
-		return nil, fmt.Errorf("%w: %w", ErrBadCheckpoint, err)
-	case err != nil:
-		return nil, fmt.Errorf("read offset checkpoint: %w", err)
-	}
-	offsets, err := decodeOffsets(text)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", filepath.Base(name), err)
-	}
-	return offsets, nil
-}
-
-// writeOffsets replaces an offset checkpoint durably: a crash leaves the old one or the new one. It returns
-// ErrBadPartitionName, before anything is written, if a topic's name would break its line.
-func writeOffsets(fsys vfs.FS, name string, offsets map[PartitionName]int64) error {
-	for partition := range offsets {
-		if partition.Topic == "" || strings.ContainsFunc(partition.Topic, unicode.IsSpace) || partition.Partition < 0 {
-			return fmt.Errorf("write %s: partition %q: %w", filepath.Base(name), partition.String(), ErrBadPartitionName)
-		}
-	}
-	if err := vfs.WriteAtomic(fsys, name, encodeOffsets(offsets)); err != nil {
-		return fmt.Errorf("write offset checkpoint: %w", err)
-	}
-	return nil
 }
 
 // newCheckpointLines starts the text of a checkpoint file of count entries.

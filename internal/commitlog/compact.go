@@ -188,7 +188,7 @@ func oldestTimestamp(segments []*segment) (int64, error) {
 		}
 		scan.close()
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			continue
 		case err != nil:
 			return 0, fmt.Errorf("oldest timestamp of segment %d: %w", s.base, err)
@@ -351,7 +351,7 @@ func (p *pass) mapSegment(ctx context.Context, s *segment, txns *txnWalk) (full 
 	position := int64(0)
 	if p.start > s.base {
 		first, err := s.find(p.start, s.size.Load())
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return false, nil
 		}
 		if err != nil {
@@ -363,7 +363,7 @@ func (p *pass) mapSegment(ctx context.Context, s *segment, txns *txnWalk) (full 
 	defer scan.close()
 	for {
 		b, err := scan.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return false, nil
 		}
 		if err == nil {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/tidemark-io/tidemark/internal/record"
-	"github.com/tidemark-io/tidemark/internal/vfs"
 )
 
 // BenchmarkCompact is one pass over a log of 32 MiB, in batches of 100 records of 100 bytes, of which one in eight is the last of its
@@ -62,14 +61,4 @@ func BenchmarkKeyMap(b *testing.B) {
 		offset++
 	}
 	b.ReportAllocs()
-}
-
-// BenchmarkWriteEpochs is one change of a checkpoint on a real disk.
-func BenchmarkWriteEpochs(b *testing.B) {
-	disk, dir := vfs.NewDisk(vfs.Options{}), b.TempDir()
-	for b.Loop() {
-		if err := writeEpochs(disk, dir, lineage(0, 0, 1, 10)); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

@@ -18,7 +18,7 @@ func (p *pass) cleanGroup(ctx context.Context, group []*segment) error {
 	l := p.log
 	cleaned, err := createSegment(l.options.FS, l.options.Dir, group[0].base, cleanedSuffix, l.options.Now())
 	if err != nil {
-		return l.fail(err)
+		return p.fail(err)
 	}
 	cleaned.spacing.Store(int64(p.set.IndexInterval))
 	r := &p.retention
@@ -39,6 +39,15 @@ func (p *pass) cleanGroup(ctx context.Context, group []*segment) error {
 	p.tally.add(r.tally)
 	p.before, p.after = p.before+len(group), p.after+1
 	return nil
+}
+
+// fail passes on an error of writing, which makes the log fail; not if the log was closed meanwhile, to be deleted perhaps:
+// then the directory is gone, and nothing is wrong.
+func (p *pass) fail(err error) error {
+	if p.log.changedUnder(p) {
+		return ErrCompactionVoid
+	}
+	return p.log.fail(err)
 }
 
 // writeGroup writes what stays of the group's batches into cleaned. A single segment is not copied before something in it
@@ -114,7 +123,7 @@ func (p *pass) eachBatch(ctx context.Context, s *segment, limit int64, visit fun
 	defer scan.close()
 	for {
 		b, err := scan.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err == nil {
@@ -153,7 +162,7 @@ func (p *pass) flush(ctx context.Context, cleaned *segment, batches []byte) erro
 	}
 	position := cleaned.writer.bytes
 	if err := cleaned.write([][]byte{batches}, int64(len(batches))); err != nil {
-		return p.log.fail(err)
+		return p.fail(err)
 	}
 	for rest := batches; len(rest) > 0; {
 		b, after, err := record.Next(rest)
@@ -172,7 +181,7 @@ func (p *pass) sealGroup(group []*segment, cleaned *segment) error {
 	cleaned.publish(p.log.options.Now())
 	cleaned.setModified(newestModified(group))
 	if err := p.makeDurable(cleaned); err != nil {
-		return p.log.fail(err)
+		return p.fail(err)
 	}
 	return p.prove(group, cleaned)
 }
@@ -257,7 +266,7 @@ func (p *pass) prove(group []*segment, cleaned *segment) error {
 	defer scan.close()
 	for {
 		b, err := scan.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err == nil {

@@ -81,7 +81,7 @@ func TestCompactor(t *testing.T) {
 		if s := m.Compactions(); len(s) != 2 {
 			t.Errorf("states of %d logs, want those of the compacted ones: %+v", len(s), s)
 		}
-		written, err := readOffsets(disk, "data/"+cleanerFileName)
+		written, err := InspectOffsets(disk, "data/"+cleanerFileName)
 		if want := map[PartitionName]int64{{"good", 0}: 20}; err != nil || !maps.Equal(written, want) {
 			t.Errorf("checkpoint %v, %v; want %v", written, err, want)
 		}

@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"sort"
 	"strconv"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
-	"github.com/tidemark-io/tidemark/internal/vfs"
 )
 
 // epochFileName is the name of a partition's epoch checkpoint (E-11, E-12: one file per replica).
@@ -251,32 +248,6 @@ func decodeEpochs(text []byte) (Epochs, error) {
 		return nil, err
 	}
 	return epochs, nil
-}
-
-// readEpochs reads the epoch checkpoint of a partition's directory; without one the lineage is empty.
-func readEpochs(fsys vfs.FS, dir string) (Epochs, error) {
-	text, err := vfs.ReadFile(fsys, filepath.Join(dir, epochFileName), checkpointBytesMax)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case errors.Is(err, vfs.ErrTooLarge):
-		return nil, fmt.Errorf("%w: %w", ErrBadCheckpoint, err)
-	case err != nil:
-		return nil, fmt.Errorf("read epochs: %w", err)
-	}
-	epochs, err := decodeEpochs(text)
-	if err != nil {
-		return nil, fmt.Errorf("read epochs: %w", err)
-	}
-	return epochs, nil
-}
-
-// writeEpochs replaces the epoch checkpoint durably (U-53): a crash leaves the old one or the new one.
-func writeEpochs(fsys vfs.FS, dir string, e Epochs) error {
-	if err := vfs.WriteAtomic(fsys, filepath.Join(dir, epochFileName), encodeEpochs(e)); err != nil {
-		return fmt.Errorf("write epochs: %w", err)
-	}
-	return nil
 }
 
 // clip shortens text from a file for an error message.

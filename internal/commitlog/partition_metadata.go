@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
-	"github.com/tidemark-io/tidemark/internal/vfs"
 )
 
 // partitionMetadataFileName is the file of a partition directory that says which life of the topic it belongs to.
@@ -48,24 +46,4 @@ func decodePartitionMetadata(text []byte) (meta.TopicID, error) {
 		return meta.TopicID{}, fmt.Errorf("%w: the topic id is zero", ErrBadPartitionMetadata)
 	}
 	return id, nil
-}
-
-// readPartitionMetadata reads the topic id of a partition's directory; fs.ErrNotExist if there is none.
-func readPartitionMetadata(fsys vfs.FS, dir string) (meta.TopicID, error) {
-	text, err := vfs.ReadFile(fsys, filepath.Join(dir, partitionMetadataFileName), partitionMetadataBytesMax)
-	switch {
-	case errors.Is(err, vfs.ErrTooLarge):
-		return meta.TopicID{}, fmt.Errorf("%w: %w", ErrBadPartitionMetadata, err)
-	case err != nil:
-		return meta.TopicID{}, fmt.Errorf("read partition metadata: %w", err)
-	}
-	return decodePartitionMetadata(text)
-}
-
-// writePartitionMetadata writes the topic id of a partition's directory durably.
-func writePartitionMetadata(fsys vfs.FS, dir string, id meta.TopicID) error {
-	if err := vfs.WriteAtomic(fsys, filepath.Join(dir, partitionMetadataFileName), encodePartitionMetadata(id)); err != nil {
-		return fmt.Errorf("write partition metadata: %w", err)
-	}
-	return nil
 }

@@ -244,7 +244,7 @@ func TestLastStable(t *testing.T) {
 		t.Errorf("aborted %v, want %v", f.aborted, want)
 	}
 	f.replicated(15)
-	if f.open != nil && len(f.open) > 0 || f.unreplicated != nil {
+	if len(f.open) > 0 || f.unreplicated != nil {
 		t.Errorf("left open %v, unreplicated %v", f.open, f.unreplicated)
 	}
 }
