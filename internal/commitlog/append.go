@@ -150,7 +150,7 @@ func (op *appendOp) split(in Append, d *record.Decompressor) error {
 	rest, taken, expected := op.bytes, 0, int64(0)
 	for len(rest) > 0 {
 		batch, after, err := record.Next(rest)
-		if err == io.ErrUnexpectedEOF && in.Origin == FromLeader && taken > 0 {
+		if errors.Is(err, io.ErrUnexpectedEOF) && in.Origin == FromLeader && taken > 0 {
 			break // a leader may cut its answer inside a batch
 		}
 		if err != nil {

@@ -192,7 +192,7 @@ func (x *index) load() (indexView, error) {
 	last := make([]byte, x.width)
 	for first := 0; first < v.written; {
 		run := buf[:min(len(buf), (v.written-first)*x.width)]
-		if _, err := v.file.ReadAt(run, int64(first)*int64(x.width)); err != nil && err != io.EOF {
+		if _, err := v.file.ReadAt(run, int64(first)*int64(x.width)); err != nil && !errors.Is(err, io.EOF) {
 			return v, fmt.Errorf("load index: %w", err)
 		}
 		for at := 0; at < len(run); at += x.width {
@@ -251,7 +251,7 @@ func (x *index) floor(by column, target int64) (e entry, found bool, err error) 
 	buf := fenceBlocks.Get().(*[fenceEvery * timeEntryBytes]byte)
 	defer fenceBlocks.Put(buf)
 	run := buf[:min(fenceEvery, v.written-block*fenceEvery)*x.width]
-	if _, err := v.file.ReadAt(run, int64(block)*fenceEvery*int64(x.width)); err != nil && err != io.EOF {
+	if _, err := v.file.ReadAt(run, int64(block)*fenceEvery*int64(x.width)); err != nil && !errors.Is(err, io.EOF) {
 		return e, false, fmt.Errorf("read index: %w", err)
 	}
 	i := countNotAbove(run, x.width, by, target) - 1
@@ -282,7 +282,7 @@ func (x *index) last() (e entry, found bool, err error) {
 	default:
 		buf := fenceBlocks.Get().(*[fenceEvery * timeEntryBytes]byte)
 		defer fenceBlocks.Put(buf)
-		if _, err := v.file.ReadAt(buf[:x.width], int64(v.written-1)*int64(x.width)); err != nil && err != io.EOF {
+		if _, err := v.file.ReadAt(buf[:x.width], int64(v.written-1)*int64(x.width)); err != nil && !errors.Is(err, io.EOF) {
 			return e, false, fmt.Errorf("read index: %w", err)
 		}
 		copy(e[:], buf[:x.width])
@@ -308,7 +308,7 @@ func (x *index) truncate(by column, target int64) error {
 	kept := 0
 	if block := countNotAbove(v.fence, x.width, by, target-1) - 1; block >= 0 {
 		run := make([]byte, min(fenceEvery, v.written-block*fenceEvery)*x.width)
-		if _, err := v.file.ReadAt(run, int64(block)*fenceEvery*int64(x.width)); err != nil && err != io.EOF {
+		if _, err := v.file.ReadAt(run, int64(block)*fenceEvery*int64(x.width)); err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("truncate index: %w", err)
 		}
 		kept = block*fenceEvery + countNotAbove(run, x.width, by, target-1)

@@ -192,7 +192,7 @@ type doomedSegment struct {
 	since time.Time
 }
 
-// Topic, TopicID and Partition name the log.
+// Topic is the name of the topic.
 func (l *Log) Topic() string { return l.options.Topic }
 
 // TopicID is the id of the topic's life that the log belongs to.
