@@ -47,17 +47,17 @@ func startWith(t *testing.T, dir string, change func(*Config)) *running {
 }
 
 // wait returns when the broker serves.
-func (b *running) wait() *running {
-	t := b.t
+func (r *running) wait() *running {
+	t := r.t
 	t.Helper()
 	select {
-	case <-b.Ready():
-	case err := <-b.done:
+	case <-r.Ready():
+	case err := <-r.done:
 		t.Fatalf("the broker ended: %v", err)
 	case <-time.After(patience):
-		t.Fatalf("the broker is not ready: %+v", b.phases.Status())
+		t.Fatalf("the broker is not ready: %+v", r.phases.Status())
 	}
-	return b
+	return r
 }
 
 // launch runs a broker without waiting.

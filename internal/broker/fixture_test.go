@@ -152,7 +152,7 @@ func unpack(name, dir string) error {
 	archive := tar.NewReader(compressed)
 	for {
 		header, err := archive.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

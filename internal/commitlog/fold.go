@@ -199,7 +199,7 @@ func (l *Log) foldSegment(s *segment, from, end int64) error {
 	position := int64(0)
 	if from > s.base {
 		first, err := s.find(from, s.size.Load())
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
@@ -213,7 +213,7 @@ func (l *Log) foldSegment(s *segment, from, end int64) error {
 	defer l.options.pools.decompressors.Put(d)
 	for {
 		b, err := scan.next()
-		if err == io.EOF || err == nil && b.BaseOffset() >= end {
+		if errors.Is(err, io.EOF) || err == nil && b.BaseOffset() >= end {
 			return nil
 		}
 		if err != nil {

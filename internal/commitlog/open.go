@@ -243,7 +243,7 @@ func (l *Log) readEpochs(s *segment, end int64) error {
 	defer scan.close()
 	for {
 		b, err := scan.next()
-		if err == io.EOF || err == nil && b.BaseOffset() >= end {
+		if errors.Is(err, io.EOF) || err == nil && b.BaseOffset() >= end {
 			return nil
 		}
 		if err != nil {
@@ -307,9 +307,9 @@ func (s *segment) readEnd() (int64, error) {
 	for {
 		b, err := scan.next()
 		switch {
-		case err == io.EOF && end >= 0:
+		case errors.Is(err, io.EOF) && end >= 0:
 			return end, nil
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return 0, fmt.Errorf("%w: position %d in %d bytes", errIndexCorrupt, position, size)
 		case err != nil:
 			return 0, err

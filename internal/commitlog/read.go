@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -33,7 +34,7 @@ func (l *Log) Read(offset int64, bytesMax int32, end int64, minOne bool) (record
 		switch {
 		case err == nil:
 			return record.Slice{}, nil
-		case err != io.EOF:
+		case !errors.Is(err, io.EOF):
 			return record.Slice{}, fmt.Errorf("%w: read offset %d: %w", ErrStorage, offset, err)
 		}
 		// Nothing at or above offset is left in this segment: compaction removed it.
@@ -129,7 +130,7 @@ func (r *reading) locate(bytesMax int64, minOne bool) (position, length int64, e
 			upper = r.bound.position
 		default:
 			span, err := s.find(r.end, r.limit)
-			if err != nil && err != io.EOF {
+			if err != nil && !errors.Is(err, io.EOF) {
 				return 0, 0, err
 			}
 			if err == nil {

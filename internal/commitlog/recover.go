@@ -118,7 +118,7 @@ func (r *recoverer) segment(s *segment) (cut, err error) {
 	good, firstTimestamp := int64(0), record.NoTimestamp
 	for cut == nil {
 		b, err := scan.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -74,7 +74,7 @@ func (s *headerScan) next() (located, error) {
 
 // checkHeader takes the first record.HeaderBytes bytes of a batch in a segment where room bytes are left.
 func checkHeader(header record.Batch, room int64) (record.Batch, error) {
-	if _, _, err := record.Next(header); err != nil && err != io.ErrUnexpectedEOF {
+	if _, _, err := record.Next(header); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, err
 	}
 	switch {

@@ -158,7 +158,7 @@ func (s *segment) remeasure(size int64) error {
 	defer scan.close()
 	for {
 		b, err := scan.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

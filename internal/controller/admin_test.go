@@ -47,7 +47,7 @@ func newFixture(t *testing.T) *fixture {
 		CheckBroker: func(_ string, values map[string]string) error {
 			for name := range values {
 				if name != minISRKey {
-					return fmt.Errorf("Cannot update these configs dynamically: Set(%s)", name) //nolint:staticcheck // Kafka's words
+					return fmt.Errorf("Cannot update these configs dynamically: Set(%s)", name)
 				}
 			}
 			return nil

@@ -68,7 +68,7 @@ func (c *Controller) Run(ctx context.Context, me registry.Registered) error {
 			pause = retryFirst
 			continue
 		}
-		c.logger.Warn("controller starts again", "err", err)
+		c.logger.Warn("controller starts again", slog.Any("err", err))
 		if time.Since(began) > retryMax {
 			pause = retryFirst
 		}
@@ -86,10 +86,10 @@ func (c *Controller) round(ctx context.Context, me registry.Registered) error {
 	}
 	// A seat that this broker took under the same registration outlives an error of the term.
 	if !won && seat.Broker != c.config.Broker {
-		c.logger.Info("another broker is controller", "controller", seat.Broker, "epoch", seat.Epoch)
+		c.logger.Info("another broker is controller", slog.Any("controller", seat.Broker), slog.Int64("epoch", seat.Epoch))
 		return c.config.Cluster.AwaitVacancy(ctx, seat)
 	}
-	c.logger.Info("this broker is controller", "broker", c.config.Broker, "epoch", seat.Epoch)
+	c.logger.Info("this broker is controller", slog.Int64("epoch", seat.Epoch))
 	state, err := c.config.Cluster.Snapshot(ctx)
 	if err != nil {
 		return err

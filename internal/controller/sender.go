@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -58,7 +59,7 @@ func (t *term) send(ctx, term context.Context, o *outbox) error {
 			return err
 		default:
 			if pause == retryFirst && !errors.Is(err, errAgain) {
-				t.logger.Warn("broker was not reached, trying again", "broker", o.broker, "err", err)
+				t.logger.Warn("broker was not reached, trying again", slog.Any("broker", o.broker), slog.Any("err", err))
 			}
 			sleep(ctx, pause)
 			pause = min(2*pause, retryMax)
@@ -119,7 +120,7 @@ func (t *term) sweep(ctx context.Context, o *outbox) error {
 		return err
 	}
 	if len(p.writes) > 0 {
-		t.logger.Info("broker restarted uncleanly", "broker", o.broker, "partitions", len(p.writes), "conflicts", len(conflicts))
+		t.logger.Info("broker restarted uncleanly", slog.Any("broker", o.broker), slog.Any("partitions", len(p.writes)), slog.Any("conflicts", len(conflicts)))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,7 +170,7 @@ func (t *term) deliver(ctx context.Context, o *outbox) error {
 	defer t.mu.Unlock()
 	o.told = a.Revision
 	if len(answer.Holding) > len(o.holding) {
-		t.logger.Warn("broker could not remove all replicas of deleted topics, trying again", "broker", o.broker, "topics", len(answer.Holding))
+		t.logger.Warn("broker could not remove all replicas of deleted topics, trying again", slog.Any("broker", o.broker), slog.Any("topics", len(answer.Holding)))
 	}
 	if m.full || len(m.topics) > 0 {
 		o.holding = answer.Holding
@@ -209,6 +210,6 @@ func (t *term) unfence(ctx context.Context, o *outbox) error {
 	if err != nil {
 		return err
 	}
-	t.logger.Info("broker is live", "broker", o.broker, "epoch", epoch)
+	t.logger.Info("broker is live", slog.Any("broker", o.broker), slog.Any("epoch", epoch))
 	return nil
 }

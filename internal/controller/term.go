@@ -180,8 +180,8 @@ func (p *planner) decide(tp meta.TopicIDPartition) {
 	if len(reasons) == 0 {
 		return
 	}
-	p.t.logger.Debug("partition changes", "topic", p.t.mu.state.Topics[tp.Topic].Name, "partition", tp.Partition,
-		"leader", next.Leader, "epoch", next.LeaderEpoch, "isr", next.ISR, "because", reasons)
+	p.t.logger.Debug("partition changes", slog.Any("topic", p.t.mu.state.Topics[tp.Topic].Name), slog.Any("partition", tp.Partition),
+		slog.Any("leader", next.Leader), slog.Any("epoch", next.LeaderEpoch), slog.Any("isr", next.ISR), slog.Any("because", reasons))
 	p.writes = append(p.writes, registry.PartitionWrite{TopicIDPartition: tp, Version: value.Version, State: next})
 }
 
@@ -250,7 +250,7 @@ func (t *term) collect(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			t.logger.Info("leftover of an unfinished topic is collected", "topic", topic.Name, "id", topic.ID)
+			t.logger.Info("leftover of an unfinished topic is collected", slog.Any("topic", topic.Name), slog.Any("id", topic.ID))
 		}
 	}
 }

@@ -42,8 +42,9 @@ func (m DynamicMode) String() string {
 		return "per-broker"
 	case ClusterWide:
 		return "cluster-wide"
+	default:
+		return "read-only"
 	}
-	return "read-only"
 }
 
 // ConfigKey describes one configuration key. Each package exports the keys that it understands; broker joins them into

@@ -64,8 +64,9 @@ func (k *ConfigKey) parseType(value string) (string, error) {
 			elements = unique(elements)
 		}
 		return strings.Join(elements, ","), nil
+	default:
+		return trimmed, nil
 	}
-	return trimmed, nil
 }
 
 // SplitList splits a list value at its commas and trims the elements. An empty value is the empty list.

@@ -143,11 +143,11 @@ func TestNext(t *testing.T) {
 	if err != nil || !bytes.Equal(second, two) {
 		t.Fatalf("second: %x, %v", second, err)
 	}
-	if _, _, err = record.Next(rest); err != io.EOF {
+	if _, _, err = record.Next(rest); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v, want io.EOF", err)
 	}
 	for n := 1; n < len(one); n++ {
-		if _, _, err := record.Next(one[:n]); err != io.ErrUnexpectedEOF {
+		if _, _, err := record.Next(one[:n]); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatalf("cut at %d: %v, want io.ErrUnexpectedEOF", n, err)
 		}
 	}

@@ -252,7 +252,7 @@ func (s *stream) fill() error {
 	}
 	if err != nil {
 		s.err = err
-		if err != io.EOF {
+		if !errors.Is(err, io.EOF) {
 			s.err = s.broken(err)
 			return s.err
 		}

@@ -30,17 +30,17 @@ var (
 	ErrTimestamp = errors.New("invalid timestamp")
 )
 
-// RecordError says what is wrong with one record of a batch; a produce response carries it as record_errors.
-type RecordError struct {
+// Fault says what is wrong with one record of a batch; a produce response carries it as record_errors.
+type Fault struct {
 	Index   int32 // position of the record in its batch, from 0 (batch_index)
 	Message string
 }
 
 // InvalidError is returned by Validate, and by iteration, when a batch breaks a rule. It is ErrInvalid.
 type InvalidError struct {
-	Index   int32         // the first record at fault, from 0; -1 when the batch as a whole is
-	Reason  string        // what is wrong and what would be right
-	Records []RecordError // the refused records, at most 100; empty unless a rule of the topic refused them one by one
+	Index   int32   // the first record at fault, from 0; -1 when the batch as a whole is
+	Reason  string  // what is wrong and what would be right
+	Records []Fault // the refused records, at most 100; empty unless a rule of the topic refused them one by one
 }
 
 // Error is the reason, with the index of the record if there is one.
@@ -57,9 +57,9 @@ func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 // TimestampError is returned by Validate when timestamps are outside what the topic allows
 // (message.timestamp.before.max.ms, message.timestamp.after.max.ms). It is ErrTimestamp.
 type TimestampError struct {
-	Index   int32         // the first record at fault, from 0
-	Reason  string        // what is wrong and what would be right
-	Records []RecordError // the refused records, at most 100
+	Index   int32   // the first record at fault, from 0
+	Reason  string  // what is wrong and what would be right
+	Records []Fault // the refused records, at most 100
 }
 
 // Error is the reason, with the index of the first record at fault.

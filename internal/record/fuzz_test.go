@@ -81,10 +81,10 @@ func known(t *testing.T, err error) {
 func fuzzRecords(f *testing.F, codec record.Codec) {
 	addGolden(f, func(b record.Batch) {
 		if b.Codec() == codec {
-			f.Add(b.Count(), []byte(b.Payload()))
+			f.Add(b.Count(), b.Payload())
 		}
 	})
-	f.Add(int32(3), []byte(build(f, record.BuilderOptions{Codec: codec}, sample(3, 40)...).Payload()))
+	f.Add(int32(3), build(f, record.BuilderOptions{Codec: codec}, sample(3, 40)...).Payload())
 	f.Add(int32(1<<31-1), []byte{})
 	d := record.NewDecompressor(fuzzLimits)
 	rules := record.DefaultRules

@@ -71,7 +71,7 @@ func TestValidateAgainstModel(t *testing.T) {
 		result, err := record.Validate(build(tb, record.BuilderOptions{Codec: codec}, records...), rules, now, d)
 		var invalid *record.InvalidError
 		var timestamp *record.TimestampError
-		var listed []record.RecordError
+		var listed []record.Fault
 		switch {
 		case len(bad) == 0:
 			if err != nil {

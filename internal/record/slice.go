@@ -1,6 +1,7 @@
 package record
 
 import (
+	"errors"
 	"fmt"
 	"io"
 )
@@ -60,7 +61,7 @@ func (s Slice) CopyTo(dst []byte) error {
 		}
 		n, err := run.File.ReadAt(dst[:run.Length], run.Offset)
 		if int64(n) < run.Length {
-			if err == nil || err == io.EOF {
+			if err == nil || errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
 			return fmt.Errorf("read %d bytes at %d: %w", run.Length, run.Offset, err)

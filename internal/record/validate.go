@@ -1,6 +1,7 @@
 package record
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -76,13 +77,13 @@ func Validate(buf []byte, r Rules, now int64, d *Decompressor) (Result, error) {
 			}
 		}
 		switch {
-		case err == io.EOF, err == io.ErrUnexpectedEOF && r.Client:
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && r.Client:
 			if !result.Rewritten {
 				result.Batches = buf[:consumed]
 			}
 			result.LastOffset = int64(result.Count) - 1
 			return result, nil
-		case err == io.ErrUnexpectedEOF:
+		case errors.Is(err, io.ErrUnexpectedEOF):
 			return Result{}, fmt.Errorf("the bytes end inside a batch: %w", ErrCorrupt)
 		case err != nil:
 			return Result{}, err
@@ -101,16 +102,16 @@ func Validate(buf []byte, r Rules, now int64, d *Decompressor) (Result, error) {
 
 // checkOnly checks that a producer sent exactly one whole batch: first is what Next said of it, rest what follows.
 func checkOnly(rest []byte, first error) error {
-	if first == io.EOF || first == io.ErrUnexpectedEOF {
+	if errors.Is(first, io.EOF) || errors.Is(first, io.ErrUnexpectedEOF) {
 		return invalid("no whole batch; a produce request must hold exactly one for each partition")
 	}
 	if first != nil {
 		return first
 	}
-	switch _, _, err := Next(rest); err {
-	case io.EOF, io.ErrUnexpectedEOF:
+	switch _, _, err := Next(rest); {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return nil
-	case nil:
+	case err == nil:
 		return invalid("more than one batch; a produce request must hold exactly one for each partition")
 	default:
 		return err

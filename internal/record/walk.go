@@ -20,7 +20,7 @@ type walk struct {
 	offsetOfMax  int64 // relative to the batch
 	payloadBytes int64 // uncompressed
 
-	errors       []RecordError // the first recordErrorsMax
+	errors       []Fault // the first recordErrorsMax
 	errorCount   int
 	badTimestamp bool
 }
@@ -176,7 +176,7 @@ func (w *walk) record(index int32, f fields) error {
 func (w *walk) refuse(index int32, message string) {
 	w.errorCount++
 	if len(w.errors) < recordErrorsMax {
-		w.errors = append(w.errors, RecordError{Index: index, Message: message})
+		w.errors = append(w.errors, Fault{Index: index, Message: message})
 	}
 }
 

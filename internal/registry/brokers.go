@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -67,7 +68,7 @@ func (c *Cluster) Register(ctx context.Context, id meta.BrokerID, r Registration
 		if err != nil {
 			return Registered{}, errors.Join(err, ignoreGone(c.store.Revoke(ctx, lease)))
 		}
-		c.logger.Debug("broker takes over its earlier registration", "broker", id, "registration", holder.Create)
+		c.logger.Debug("broker takes over its earlier registration", slog.Any("broker", id), slog.Any("registration", holder.Create))
 		if err := ignoreGone(c.store.Revoke(ctx, holder.Lease)); err != nil {
 			return Registered{}, fmt.Errorf("take over the registration of broker %d: %w", id, err)
 		}

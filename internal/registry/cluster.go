@@ -176,7 +176,7 @@ func (c *Cluster) KeepAlive(ctx context.Context, lease Lease, ttl time.Duration)
 		case errors.Is(err, ErrLeaseGone) || errors.Is(err, ErrClosed) || errors.Is(err, ErrFailed):
 			return err
 		case err != nil:
-			c.logger.Warn("registry lease was not renewed, trying again", "err", err)
+			c.logger.Warn("registry lease was not renewed, trying again", slog.Any("err", err))
 		}
 		select {
 		case <-ctx.Done():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ func (c *Cluster) Configs(ctx context.Context) (configs []ConfigChange, revision
 	revision, err = c.pages(ctx, configPrefix, func(entry Entry) {
 		change, err := decodeConfig(Event{Entry: entry})
 		if err != nil {
-			c.logger.Error("registry value is unreadable and left out", "key", entry.Key, "err", err)
+			c.logger.Error("registry value is unreadable and left out", slog.Any("key", entry.Key), slog.Any("err", err))
 			return
 		}
 		configs = append(configs, change)
@@ -44,7 +45,7 @@ func (c *Cluster) WatchConfigs(ctx context.Context, from int64, handle func(chan
 			for _, event := range changes.Events {
 				change, err := decodeConfig(event)
 				if err != nil {
-					c.logger.Error("registry value is unreadable and left out", "key", event.Entry.Key, "err", err)
+					c.logger.Error("registry value is unreadable and left out", slog.Any("key", event.Entry.Key), slog.Any("err", err))
 					continue
 				}
 				configs = append(configs, change)

@@ -172,7 +172,7 @@ func (e *Embedded) etcdConfig() (*embed.Config, error) {
 		c.ListenClientUrls = []url.URL{{Scheme: "unix", Path: socket}}
 		c.AdvertiseClientUrls = c.ListenClientUrls
 	} else {
-		e.config.Logger.Warn("registry socket is off: its path is too long for a unix socket", "path", socket, "max", socketPathMax)
+		e.config.Logger.Warn("registry socket is off: its path is too long for a unix socket", slog.Any("path", socket), slog.Any("max", socketPathMax))
 	}
 	c.TickMs, c.ElectionMs = uint(e.config.Tick.Milliseconds()), uint(e.config.Election.Milliseconds())
 	c.EnableGRPCGateway = false
@@ -277,9 +277,11 @@ func (e *Embedded) Close() error {
 		case <-stopped:
 		case <-e.failure.closed:
 			// A failed member blocks the goroutines that would stop; it ends with the process.
+			grace := time.NewTimer(failureGrace)
+			defer grace.Stop()
 			select {
 			case <-stopped:
-			case <-time.After(failureGrace):
+			case <-grace.C:
 			}
 		}
 	})

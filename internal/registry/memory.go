@@ -503,6 +503,7 @@ func checkKeys(ops []Op) (map[string]bool, error) {
 					return nil, err
 				}
 			}
+		default: // deletions are compared below, reads do not matter
 		}
 	}
 	for _, op := range ops {

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
@@ -84,7 +85,7 @@ func (c *Cluster) outcome(w *PartitionWrite, nested *TxnResult) PartitionOutcome
 	}
 	current, err := decodePartition(*entry)
 	if err != nil {
-		c.logger.Error("registry value is unreadable and left out", "key", entry.Key, "err", err)
+		c.logger.Error("registry value is unreadable and left out", slog.Any("key", entry.Key), slog.Any("err", err))
 		return PartitionOutcome{Err: ErrConflict}
 	}
 	return PartitionOutcome{Err: ErrConflict, Current: &current}

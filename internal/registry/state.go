@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -188,7 +189,7 @@ func (c *Cluster) fold(s *State, dirty *Dirty, event Event) {
 		err = s.foldSeat(dirty, event)
 	}
 	if err != nil {
-		c.logger.Error("registry value is unreadable and left out", "key", key, "err", err)
+		c.logger.Error("registry value is unreadable and left out", slog.Any("key", key), slog.Any("err", err))
 	}
 }
 
@@ -306,7 +307,10 @@ func (s *State) foldConfig(dirty *Dirty, event Event) error {
 	dirty.Configs, dirty.Defaults = true, dirty.Defaults || change.Kind == meta.BrokerResource
 	s.ConfigRevision = max(s.ConfigRevision, event.Entry.Mod)
 	if change.Kind == meta.TopicResource {
-		dirty.Topics[change.Topic] = dirty.Topics[change.Topic]
+		// Mentioned, but its partitions are not dirty unless they were.
+		if _, mentioned := dirty.Topics[change.Topic]; !mentioned {
+			dirty.Topics[change.Topic] = false
+		}
 	}
 	switch value := (Config{Values: change.Values, Revision: event.Entry.Mod}); {
 	case change.Kind == meta.TopicResource && event.Deleted:

@@ -23,7 +23,7 @@ func newZapLogger(logger *slog.Logger, quiet *atomic.Bool, fatal func(reason str
 		hook := blockForEver{fatal}
 		options = append(options, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
 	}
-	return zap.New(zapCore{logger: logger.With("component", "etcd"), quiet: quiet}, options...)
+	return zap.New(zapCore{logger: logger.With(slog.Any("component", "etcd")), quiet: quiet}, options...)
 }
 
 // blockForEver is the hook of entries that must not return.

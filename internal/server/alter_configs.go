@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -39,8 +40,8 @@ func (s *Server) alterConfigs(ctx context.Context, c *client, req *kmsg.AlterCon
 	for i := range resources {
 		r := &resources[i]
 		if r.refused.code == 0 && !req.ValidateOnly {
-			s.log.Info("configuration replaced", "resource", r.kind.String()+" "+r.name, "settings", s.shownSettings(r.settings),
-				"peer", c.remote.String(), "client", c.id)
+			s.log.Info("configuration replaced", slog.Any("resource", r.kind.String()+" "+r.name), slog.Any("settings", s.shownSettings(r.settings)),
+				slog.Any("peer", c.remote.String()), slog.Any("client", c.id))
 		}
 		answer := kmsg.NewAlterConfigsResponseResource()
 		answer.ResourceType, answer.ResourceName = r.kind, r.name
@@ -141,8 +142,9 @@ func (s *Server) resolve(r *alteredResource) refusedItem {
 		}
 		r.resource = meta.BrokerConfig(s.config.Broker)
 		return refusedItem{}
+	default:
+		return unknownKind(r.kind)
 	}
-	return unknownKind(r.kind)
 }
 
 func unknownKind(kind kmsg.ConfigResourceType) refusedItem {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -30,7 +31,7 @@ func (s *Server) createPartitions(ctx context.Context, c *client, req *kmsg.Crea
 			results = results[1:]
 		}
 		if refused.code == 0 && !req.ValidateOnly {
-			s.log.Info("partitions added", "topic", t.Topic, "partitions", t.Count, "peer", c.remote.String(), "client", c.id)
+			s.log.Info("partitions added", slog.Any("topic", t.Topic), slog.Any("partitions", t.Count), slog.Any("peer", c.remote.String()), slog.Any("client", c.id))
 		}
 		if refused.code == kerr.UnknownTopicOrPartition.Code {
 			refused.message = "" // Kafka leaves it to the code here

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -100,8 +101,8 @@ func (s *Server) create(ctx context.Context, c *client, topics []controller.NewT
 	}
 	for i := range created {
 		if created[i].Err == nil && !validateOnly {
-			s.log.Info("topic created", "topic", topics[i].Name, "partitions", created[i].Partitions,
-				"replicas", created[i].Replication, "peer", c.remote.String(), "client", c.id)
+			s.log.Info("topic created", slog.Any("topic", topics[i].Name), slog.Any("partitions", created[i].Partitions),
+				slog.Any("replicas", created[i].Replication), slog.Any("peer", c.remote.String()), slog.Any("client", c.id))
 		}
 	}
 	return created

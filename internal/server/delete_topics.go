@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -48,7 +49,7 @@ func (s *Server) deleteTopics(ctx context.Context, c *client, req *kmsg.DeleteTo
 		if refused[i].code == 0 {
 			if refused[i] = s.refusedBy(deleted[0].Err); refused[i].code == 0 {
 				answer.Topic, answer.TopicID = &deleted[0].Name, deleted[0].ID
-				s.log.Info("topic deleted", "topic", deleted[0].Name, "id", deleted[0].ID.String(), "peer", c.remote.String(), "client", c.id)
+				s.log.Info("topic deleted", slog.Any("topic", deleted[0].Name), slog.Any("id", deleted[0].ID.String()), slog.Any("peer", c.remote.String()), slog.Any("client", c.id))
 			}
 			deleted = deleted[1:]
 		}

@@ -80,8 +80,9 @@ func (d *describer) entries(asked *kmsg.DescribeConfigsRequestResource) ([]kmsg.
 			return nil, invalidRequest("Group name must not be empty")
 		}
 		return d.defaults(groupKeys, true), refusedItem{}
+	default:
+		return nil, invalidRequest(kerr.InvalidRequest.Description)
 	}
-	return nil, invalidRequest(kerr.InvalidRequest.Description)
 }
 
 func (d *describer) topic(name string) ([]kmsg.DescribeConfigsResponseResourceConfig, refusedItem) {

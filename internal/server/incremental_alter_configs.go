@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -35,8 +36,8 @@ func (s *Server) incrementalAlterConfigs(
 			r.refused = s.alterLogger(r.name, r.changes, req.ValidateOnly)
 		}
 		if r.refused.code == 0 && !req.ValidateOnly {
-			s.log.Info("configuration changed", "resource", r.kind.String()+" "+r.name, "changes", s.shownChanges(r.changes),
-				"peer", c.remote.String(), "client", c.id)
+			s.log.Info("configuration changed", slog.Any("resource", r.kind.String()+" "+r.name), slog.Any("changes", s.shownChanges(r.changes)),
+				slog.Any("peer", c.remote.String()), slog.Any("client", c.id))
 		}
 		answer := kmsg.NewIncrementalAlterConfigsResponseResource()
 		answer.ResourceType, answer.ResourceName = r.kind, r.name

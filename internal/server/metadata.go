@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -196,7 +197,7 @@ func (s *Server) createAsked(ctx context.Context, c *client, req *kmsg.MetadataR
 		}
 	}
 	if failed > 0 {
-		s.log.Warn("topics that a client asked for could not be created", "count", failed, "topic", example, "err", reason,
-			"peer", c.remote.String(), "client", c.id)
+		s.log.Warn("topics that a client asked for could not be created", slog.Any("count", failed), slog.Any("topic", example), slog.Any("err", reason),
+			slog.Any("peer", c.remote.String()), slog.Any("client", c.id))
 	}
 }

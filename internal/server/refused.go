@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"log/slog"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -42,7 +43,7 @@ func (s *Server) refusedBy(err error) refusedItem {
 	}
 	code := adminCodeOf(err)
 	if unexpected(code) {
-		s.log.Error("an admin request failed", "err", err)
+		s.log.Error("an admin request failed", slog.Any("err", err))
 	}
 	return refusedItem{code: code}
 }
