@@ -82,7 +82,7 @@ func (v *lookupView) greatest() (best TimeOffset, found bool, err error) {
 		scan := newHeaderScan(s.log, 0, v.limits[i])
 		for {
 			b, err := scan.next()
-			if err == io.EOF || err == nil && b.BaseOffset() >= v.end {
+			if errors.Is(err, io.EOF) || err == nil && b.BaseOffset() >= v.end {
 				break
 			}
 			for err == nil && b.LastOffset() >= v.start && b.MaxTimestamp() > best.Timestamp {
@@ -143,7 +143,7 @@ func (v *lookupView) unpin() {
 func (v *lookupView) firstAt(i int, ts int64) (TimeOffset, bool, error) {
 	s, limit := v.segments[i], v.limits[i]
 	from, err := s.beforeTimestamp(ts, v.start, limit)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return TimeOffset{}, false, nil
 	}
 	if err != nil {
@@ -153,7 +153,7 @@ func (v *lookupView) firstAt(i int, ts int64) (TimeOffset, bool, error) {
 	defer scan.close()
 	for {
 		b, err := scan.next()
-		if err == io.EOF || err == nil && b.BaseOffset() >= v.end {
+		if errors.Is(err, io.EOF) || err == nil && b.BaseOffset() >= v.end {
 			return TimeOffset{}, false, nil
 		}
 		if err != nil {
@@ -214,7 +214,7 @@ func (v *lookupView) firstInBatch(s *segment, span batchSpan, ts int64) (TimeOff
 func (s *segment) largestWithin(start, end, limit int64) (timePoint, error) {
 	largest := timePoint{record.NoTimestamp, s.base}
 	first, err := s.find(max(start, s.base), limit)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return largest, nil
 	}
 	if err != nil {
@@ -224,7 +224,7 @@ func (s *segment) largestWithin(start, end, limit int64) (timePoint, error) {
 	defer scan.close()
 	for {
 		b, err := scan.next()
-		if err == io.EOF || err == nil && b.LastOffset() >= end {
+		if errors.Is(err, io.EOF) || err == nil && b.LastOffset() >= end {
 			return largest, nil
 		}
 		if err != nil {

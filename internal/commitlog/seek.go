@@ -92,7 +92,7 @@ func (s *segment) cut(from, limit int64) (int64, error) {
 		from = scan.position
 		l, err := scan.next()
 		switch {
-		case err == io.EOF || err == nil && l.after() > limit:
+		case errors.Is(err, io.EOF) || err == nil && l.after() > limit:
 			return from, nil
 		case err != nil:
 			return 0, err
@@ -110,7 +110,7 @@ func (s *segment) endBefore(position int64) (int64, error) {
 	end := s.base
 	for {
 		b, err := scan.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return end, nil
 		}
 		if err != nil {

@@ -186,7 +186,7 @@ func (call *produceCall) refuse(at *kmsg.ProduceResponseTopicPartition, topic *m
 	}
 	var invalid *record.InvalidError
 	var timestamp *record.TimestampError
-	var records []record.RecordError
+	var records []record.Fault
 	switch {
 	case errors.As(err, &invalid):
 		records = invalid.Records
