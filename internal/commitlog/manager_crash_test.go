@@ -331,7 +331,7 @@ func (s *directorySim) remove() error {
 func (s *directorySim) append(l *Log, known *life) error {
 	b := record.NewBuilder(record.BuilderOptions{})
 	for range 1 + s.random.IntN(3) {
-		b.Append(s.clock.ms(), nil, bytes.Repeat([]byte{byte(s.ids), byte(len(known.appended))}, 1+s.random.IntN(150)))
+		b.Append(s.clock.ms(), nil, bytes.Repeat([]byte{s.ids, byte(len(known.appended))}, 1+s.random.IntN(150)))
 	}
 	batch, err := b.Batch()
 	if err != nil {
