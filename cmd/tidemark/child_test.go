@@ -37,6 +37,7 @@ func childCommand(args ...string) *exec.Cmd {
 // child is a broker in a process of its own.
 type child struct {
 	addr   string
+	dir    string
 	pid    int
 	cmd    *exec.Cmd
 	stderr string // a file
@@ -51,7 +52,13 @@ func startChild(tb testing.TB, dir, listen string, settings ...string) (*child, 
 	for _, s := range settings {
 		args = append(args, "--set", s)
 	}
-	c := &child{cmd: childCommand(args...), stderr: filepath.Join(tb.TempDir(), "stderr")}
+	return startChildWith(tb, dir, args[1:]...)
+}
+
+// startChildWith is startChild with the arguments of `start`; dir is the data directory that they name.
+func startChildWith(tb testing.TB, dir string, args ...string) (*child, error) {
+	tb.Helper()
+	c := &child{dir: dir, cmd: childCommand(append([]string{"start"}, args...)...), stderr: filepath.Join(tb.TempDir(), "stderr")}
 	stderr, err := os.Create(c.stderr)
 	if err != nil {
 		return nil, err

@@ -24,8 +24,13 @@ func TestResolvePrecedence(t *testing.T) {
 			{key: "log.dirs", value: "a", line: 4},
 		},
 		fileName: "server.properties",
-		env:      []string{"HOME=/", "TIDEMARK_LOG_RETENTION_MS=2", "TIDEMARK_NODE_ID=2"},
-		flags:    []setting{{"node.id", "3"}},
+		env: []string{
+			"HOME=/", "TIDEMARK_LOG_RETENTION_MS=2", "TIDEMARK_NODE_ID=2",
+			// What Kubernetes gives to a pod beside a service called tidemark.
+			"TIDEMARK_SERVICE_HOST=10.0.0.1", "TIDEMARK_SERVICE_PORT=9092", "TIDEMARK_SERVICE_PORT_KAFKA=9092", "TIDEMARK_PORT=tcp://10.0.0.1:9092",
+			"TIDEMARK_PORT_9092_TCP=tcp://10.0.0.1:9092", "TIDEMARK_PORT_9092_TCP_ADDR=10.0.0.1",
+		},
+		flags: []setting{{"node.id", "3"}},
 	}, someKeys)
 	if err != nil {
 		t.Fatal(err)
