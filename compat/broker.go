@@ -104,6 +104,14 @@ func (b *Broker) Stop() error {
 	return nil
 }
 
+// Kill is SIGKILL: nothing is flushed, and no mark of a clean shutdown is left.
+func (b *Broker) Kill() {
+	_ = b.cmd.Process.Kill()
+	_ = b.cmd.Wait()
+	b.stderr.Close()
+	os.Remove(b.stderr.Name())
+}
+
 // Tidemark runs a client command against the broker.
 func (b *Broker) Tidemark(input string, args ...string) (Output, error) {
 	path, err := Binary()
