@@ -67,7 +67,7 @@ disk-full: ## fill a tmpfs of 512 MiB (wants root)
 
 .PHONY: bench-quick
 bench-quick: ## benchmarks of the packages, each beside its raw limit
-	scripts/bench-quick.sh
+	@scripts/bench-quick.sh $(BENCHTIME)
 
 .PHONY: compat
 compat: ## Apache Kafka's tools and readers against a broker (wants a JDK, Maven and kcat)

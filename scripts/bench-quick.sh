@@ -1,12 +1,24 @@
 #!/usr/bin/env bash
-# bench-quick.sh: the Go benchmarks of the packages, each with its raw limit beside it in the same run.
+# bench-quick.sh [BENCHTIME]: the benchmarks of the packages, each beside its raw limit measured in the same run, and one
+# table of both at the end. docs/performance.md says how to read it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-300ms}
-for package in record vfs commitlog wire registry broker; do
-	ls "internal/$package"/*_test.go >/dev/null 2>&1 || continue
-	grep -qE '^func Benchmark' "internal/$package"/*_test.go || continue
-	go test -run '^$' -bench . -benchtime "$time" -timeout 20m "./internal/$package"
-done
-# From the exec of the program to its first acknowledged produce: ten starts, the median.
-go test -run '^$' -bench 'Start' -benchtime 10x ./cmd/tidemark
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+
+bench() { # PACKAGE PATTERN BENCHTIME
+	go test -run '^$' -bench "$2" -benchtime "$3" -timeout 20m "./$1" | tee -a "$out" | { grep '^Benchmark' || true; }
+}
+
+echo "raw output:"
+bench internal/commitlog '^Benchmark(Append|Read|Recover|IndexLookup)' "$time"
+bench internal/commitlog '^BenchmarkOpen10kPartitions' 1x
+bench internal/record '^BenchmarkValidate$/^none' "$time"
+bench internal/wire . "$time"
+bench internal/vfs . "$time"
+bench internal/server . "$time"
+bench cmd/tidemark '^BenchmarkStart' 10x
+
+echo
+go run ./scripts/benchtable <"$out"

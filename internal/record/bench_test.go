@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"testing"
-	"time"
 
 	"github.com/tidemark-io/tidemark/internal/record"
+	"github.com/tidemark-io/tidemark/internal/yardstick"
 )
 
 // batchOf is a batch of about a mebibyte of uncompressed records of the given size.
@@ -29,7 +29,7 @@ var benchmarkSizes = []struct {
 }{{"100B", 100}, {"1KiB", 1 << 10}, {"10KiB", 10 << 10}}
 
 // BenchmarkValidate measures Validate, which checks the CRC and walks every record, beside a bare CRC-32C of the same
-// bytes: "x-crc" is how many times as long it takes, and "MB/s" counts uncompressed bytes.
+// bytes. MB/s counts uncompressed bytes.
 func BenchmarkValidate(b *testing.B) {
 	for _, codec := range codecs {
 		for _, size := range benchmarkSizes {
@@ -37,36 +37,29 @@ func BenchmarkValidate(b *testing.B) {
 				batch, uncompressed := batchOf(b, codec, size.bytes)
 				rules, d := record.DefaultRules, record.NewDecompressor(record.DefaultLimits)
 				rules.MaxMessageBytes = 4 << 20
-				b.SetBytes(int64(uncompressed))
-				b.ReportAllocs()
-				for b.Loop() {
-					if _, err := record.Validate(batch, rules, now, d); err != nil {
-						b.Fatal(err)
-					}
-				}
-				perValidate := float64(b.Elapsed()) / float64(b.N)
-				b.ReportMetric(perValidate/crcTime(batch), "x-crc")
-				b.ReportMetric(perValidate/float64(batch.Count()), "ns/record")
+				yardstick.Run(b, yardstick.Contest{
+					Bytes: int64(uncompressed), Turn: 4,
+					Ours: func(n int) error {
+						for range n {
+							if _, err := record.Validate(batch, rules, now, d); err != nil {
+								return err
+							}
+						}
+						return nil
+					},
+					Raw: func(n int) error {
+						for range n {
+							crc32.Checksum(batch[21:], castagnoli)
+						}
+						return nil
+					},
+				})
 			})
 		}
 	}
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// crcTime is the time, in nanoseconds, that the checksum alone takes for the bytes of a batch: the raw limit.
-func crcTime(batch record.Batch) float64 {
-	const rounds = 50
-	best := time.Duration(1 << 62)
-	for range 5 {
-		start := time.Now()
-		for range rounds {
-			crc32.Checksum(batch[21:], castagnoli)
-		}
-		best = min(best, time.Since(start))
-	}
-	return max(float64(best)/rounds, 1)
-}
 
 // BenchmarkValidateRecompress measures what a topic's compression.type costs when producers use another.
 func BenchmarkValidateRecompress(b *testing.B) {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tidemark-io/tidemark/internal/yardstick"
 )
 
 // TestDescriptorsStayUnderTheLimit holds many more files than descriptors and uses them from several goroutines at once.
@@ -220,35 +222,32 @@ func BenchmarkWrite(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer release()
-	b.Run("bare pwritev", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := pwritevAll(fd, bufs, 0); err != nil {
-				b.Fatal(err)
+	bare := func(int) error { _, err := pwritevAll(fd, bufs, 0); return err }
+	compare(b, "WriteV", func(int) error { _, err := file.WriteV(bufs, 0); return err }, bare)
+	compare(b, "WriteAt", func(int) error { _, err := file.WriteAt(joined, 0); return err }, bare)
+}
+
+// compare runs one call of ours beside one bare system call.
+func compare(b *testing.B, name string, ours, bare func(i int) error) {
+	repeat := func(call func(i int) error) func(n int) error {
+		return func(n int) error {
+			for i := range n {
+				if err := call(i); err != nil {
+					return err
+				}
 			}
+			return nil
 		}
-	})
-	b.Run("WriteV", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := file.WriteV(bufs, 0); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("WriteAt", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := file.WriteAt(joined, 0); err != nil {
-				b.Fatal(err)
-			}
-		}
+	}
+	b.Run(name, func(b *testing.B) {
+		yardstick.Run(b, yardstick.Contest{Ours: repeat(ours), Raw: repeat(bare), Turn: 500})
 	})
 }
 
 // BenchmarkRead compares ReadAt with the bare system call, with descriptors at hand and one opened for each read.
 func BenchmarkRead(b *testing.B) {
-	run := func(b *testing.B, openMax int, read func(file File) error) {
+	p := make([]byte, 512)
+	open := func(openMax int) []File {
 		disk, dir := NewDisk(Options{OpenFilesMax: openMax}), b.TempDir()
 		files := make([]File, 16)
 		for i := range files {
@@ -256,25 +255,21 @@ func BenchmarkRead(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer file.Close()
+			b.Cleanup(func() { _ = file.Close() })
 			if _, err := file.WriteAt(make([]byte, 4096), 0); err != nil {
 				b.Fatal(err)
 			}
 			files[i] = file
 		}
-		b.ReportAllocs()
-		b.ResetTimer()
-		for i := 0; b.Loop(); i++ {
-			if err := read(files[i%len(files)]); err != nil {
-				b.Fatal(err)
-			}
-		}
+		return files
 	}
-	p := make([]byte, 512)
-	readAt := func(file File) error { _, err := file.ReadAt(p, 0); return err }
-	b.Run("bare pread", func(b *testing.B) {
-		run(b, 16, func(file File) error { _, err := unix.Pread(file.(*diskFile).fd, p, 0); return err })
-	})
-	b.Run("ReadAt", func(b *testing.B) { run(b, 16, readAt) })
-	b.Run("ReadAt opening each time", func(b *testing.B) { run(b, 4, readAt) })
+	held, few := open(16), open(4)
+	fd, release, err := held[0].Descriptor()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer release()
+	bare := func(int) error { _, err := unix.Pread(fd, p, 0); return err }
+	compare(b, "ReadAt", func(i int) error { _, err := held[i%len(held)].ReadAt(p, 0); return err }, bare)
+	compare(b, "ReadAt opening each time", func(i int) error { _, err := few[i%len(few)].ReadAt(p, 0); return err }, bare)
 }

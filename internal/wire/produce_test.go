@@ -3,11 +3,14 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-io/tidemark/internal/yardstick"
 )
 
 // kmsgProduce is what kmsg would have decoded, from what Produce.Parse decoded.
@@ -96,6 +99,7 @@ func produceBody(version int16, partitions, recordBytes int) []byte {
 	return req.AppendTo(nil)
 }
 
+// BenchmarkProduceParse measures the decoder of produce requests beside kmsg's, the library's that decodes all others.
 func BenchmarkProduceParse(b *testing.B) {
 	for _, c := range []struct {
 		name                    string
@@ -103,23 +107,73 @@ func BenchmarkProduceParse(b *testing.B) {
 	}{{"1x1KiB", 1, 1 << 10}, {"1x1MiB", 1, 1 << 20}, {"100x1KiB", 100, 1 << 10}} {
 		body := produceBody(9, c.partitions, c.recordBytes)
 		b.Run(c.name, func(b *testing.B) {
-			b.ReportAllocs()
 			var p Produce
-			for b.Loop() {
-				if err := p.Parse(9, body); err != nil {
-					b.Fatal(err)
-				}
-			}
+			yardstick.Run(b, yardstick.Contest{
+				Turn: 10_000 / c.partitions,
+				Ours: func(n int) error {
+					for range n {
+						if err := p.Parse(9, body); err != nil {
+							return err
+						}
+					}
+					return nil
+				},
+				Raw: decodes(kmsg.Produce.Int16(), 9, body),
+			})
 		})
-		b.Run(c.name+"/kmsg", func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				req := kmsg.NewPtrProduceRequest()
-				req.SetVersion(9)
-				if err := req.ReadFrom(body); err != nil {
-					b.Fatal(err)
-				}
+	}
+}
+
+// decodes returns a function that decodes a body n times with kmsg.
+func decodes(key, version int16, body []byte) func(n int) error {
+	return func(n int) error {
+		for range n {
+			req := kmsg.RequestForKey(key)
+			req.SetVersion(version)
+			if err := req.ReadFrom(body); err != nil {
+				return err
 			}
+		}
+		return nil
+	}
+}
+
+// BenchmarkDecode measures the requests that a client sends all the time, checked against their schema before they are
+// decoded, beside the decoding alone.
+func BenchmarkDecode(b *testing.B) {
+	fetch := kmsg.NewPtrFetchRequest()
+	fetch.SetVersion(16)
+	fetch.Topics = append(fetch.Topics, kmsg.NewFetchRequestTopic())
+	metadata := kmsg.NewPtrMetadataRequest()
+	metadata.SetVersion(12)
+	for i := range int32(100) {
+		p := kmsg.NewFetchRequestTopicPartition()
+		p.Partition = i
+		fetch.Topics[0].Partitions = append(fetch.Topics[0].Partitions, p)
+		topic, name := kmsg.NewMetadataRequestTopic(), fmt.Sprintf("topic-%d", i)
+		topic.Topic = &name
+		metadata.Topics = append(metadata.Topics, topic)
+	}
+	for name, req := range map[string]kmsg.Request{"Fetch/100": fetch, "Metadata/100": metadata} {
+		body := req.AppendTo(nil)
+		api, version := Lookup(req.Key()), req.GetVersion()
+		b.Run(name, func(b *testing.B) {
+			decode := decodes(req.Key(), version, body)
+			yardstick.Run(b, yardstick.Contest{
+				Turn: 500,
+				Ours: func(n int) error {
+					for range n {
+						if err := api.Check(version, body); err != nil {
+							return err
+						}
+						if err := decode(1); err != nil {
+							return err
+						}
+					}
+					return nil
+				},
+				Raw: decode,
+			})
 		})
 	}
 }
