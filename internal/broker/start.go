@@ -50,7 +50,7 @@ func (b *Broker) openDirectory() (err error) {
 		MaintenanceInterval:   b.duration("log.retention.check.interval.ms"),
 		CheckpointInterval:    b.duration("log.flush.offset.checkpoint.interval.ms"),
 		HighWatermarkInterval: b.duration("replica.high.watermark.checkpoint.interval.ms"),
-		FreeBytesMin:          -1, // the disk watcher's affair
+		NearlyFull:            b.nearlyFull,
 		Compaction:            b.compactionLimits,
 	})
 	if err != nil {
@@ -74,6 +74,12 @@ func (b *Broker) logFailed(error) {
 	if p := b.running.Load(); p != nil {
 		p.table.LogFailed()
 	}
+}
+
+// nearlyFull tells whether produce is refused for want of space.
+func (b *Broker) nearlyFull() bool {
+	p := b.running.Load()
+	return p != nil && p.disk.err() != nil
 }
 
 // compactionLimits are the cleaner's keys as they count at this moment.

@@ -110,11 +110,6 @@ func (l *Log) prepare(op *appendOp, set *settings, in Append) (Appended, error) 
 	if err := l.Err(); err != nil {
 		return out, err
 	}
-	if in.Origin == FromClient && l.options.RefuseClients != nil {
-		if err := l.options.RefuseClients(); err != nil {
-			return out, fmt.Errorf("%w: %w", ErrStorage, err)
-		}
-	}
 	d := set.decompressors.Get().(*record.Decompressor)
 	defer set.decompressors.Put(d)
 	op.bytes, op.maxTimestamp = in.Batches, record.NoTimestamp

@@ -372,7 +372,7 @@ func BenchmarkIndexLookup(b *testing.B) {
 // an idle one then costs. Aim: 3 s, 20 KiB each.
 func BenchmarkOpen10kPartitions(b *testing.B) {
 	const partitions = 10_000
-	o := ManagerOptions{FS: vfs.NewDisk(vfs.Options{}), Dir: filepath.Join(b.TempDir(), "data"), NodeID: 1, ClusterID: "c", FreeBytesMin: -1}
+	o := ManagerOptions{FS: vfs.NewDisk(vfs.Options{}), Dir: filepath.Join(b.TempDir(), "data"), NodeID: 1, ClusterID: "c"}
 	m, err := OpenManager(o)
 	if err != nil {
 		b.Fatal(err)

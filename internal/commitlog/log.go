@@ -62,9 +62,8 @@ type Options struct {
 	// LowerRecoveryPoint makes a lower recovery point durable before the log is truncated below it; a log that has none
 	// in a checkpoint needs none.
 	LowerRecoveryPoint func(to int64) error
-	// RefuseClients, if it returns an error, makes appends from clients fail with it before anything is done: the disk is
-	// nearly full.
-	RefuseClients func() error
+	// NearlyFull tells whether the disk is nearly full: what left the log is then removed without a delay. Nil: never.
+	NearlyFull func() bool
 
 	pools *pools // shared by the logs of a Manager
 }

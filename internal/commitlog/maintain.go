@@ -16,7 +16,7 @@ type Maintenance struct {
 }
 
 // Maintain does what a log needs from time to time: it drops the segments that retention or a raised log start allow,
-// removes the files of dropped ones after file.delete.delay.ms, forgets silent producers, and asks for the sync that
+// removes the files of dropped ones after file.delete.delay.ms (at once on a nearly full disk), forgets silent producers, and asks for the sync that
 // flush.ms demands. Only segments wholly below highWatermark go. If the disk fails the log fails.
 func (l *Log) Maintain(now time.Time, highWatermark int64) (Maintenance, error) {
 	if err := l.acquire(); err != nil {
@@ -25,7 +25,7 @@ func (l *Log) Maintain(now time.Time, highWatermark int64) (Maintenance, error) 
 	defer l.release()
 	set := l.settings.Load()
 	var m Maintenance
-	m.Removed = l.sweep(now, set.FileDeleteDelay)
+	m.Removed = l.sweep(now, l.deleteDelay(set))
 	l.mu.Lock()
 	m.Expired = l.mu.producers.expire(now.UnixMilli(), set.ProducerExpiry)
 	l.mu.Unlock()
@@ -130,6 +130,14 @@ func (l *Log) droppable(now time.Time, highWatermark int64, set *settings) (drop
 		drop++
 	}
 	return drop, reason, nil
+}
+
+// deleteDelay is how long the files of dropped segments stay.
+func (l *Log) deleteDelay(set *settings) time.Duration {
+	if l.options.NearlyFull != nil && l.options.NearlyFull() {
+		return 0
+	}
+	return set.FileDeleteDelay
 }
 
 // sweep removes the files of segments that left the log at least delay ago and have no readers. The caller holds the

@@ -32,9 +32,6 @@ var (
 	ErrManagerClosed = errors.New("log manager is closed")
 )
 
-// ErrNearlyFull is returned by Append, within ErrStorage, to clients while less than FreeBytesMin is free on the disk.
-var ErrNearlyFull = errors.New("disk is nearly full")
-
 // ManagerOptions say which data directory to own, and how.
 type ManagerOptions struct {
 	FS     vfs.FS
@@ -63,9 +60,9 @@ type ManagerOptions struct {
 	// HighWatermarkInterval is the time between writes of the high watermarks
 	// (replica.high.watermark.checkpoint.interval.ms, default 5 s).
 	HighWatermarkInterval time.Duration
-	// FreeBytesMin is the free space below which clients' appends are refused, so that deleting and the registry go on
-	// (log.storage.free.min.bytes, default 128 MiB; negative: never).
-	FreeBytesMin int64
+	// NearlyFull tells whether the disk is nearly full: while it is, what was deleted is removed without waiting for
+	// file.delete.delay.ms, and retention is looked at every few seconds. Run asks for it. Nil: never.
+	NearlyFull func() bool
 
 	// Compaction are the bounds of compaction; Run asks for them before each pass, so they may change. Nil: the
 	// defaults.
@@ -90,7 +87,9 @@ func (o ManagerOptions) WithDefaults() ManagerOptions {
 	if o.Compaction == nil {
 		o.Compaction = func() CompactionLimits { return CompactionLimits{} }
 	}
-	o.FreeBytesMin = cmp.Or(o.FreeBytesMin, 128<<20)
+	if o.NearlyFull == nil {
+		o.NearlyFull = func() bool { return false }
+	}
 	return o
 }
 
@@ -105,7 +104,6 @@ type Manager struct {
 	compactor *compactor
 	identity  atomic.Pointer[identity]
 	saved     atomic.Bool // meta.properties says what identity says
-	full      atomic.Bool // less than FreeBytesMin is free
 	failed    atomic.Bool // an I/O error was noted
 
 	// checkpoints has one slot: its holder writes checkpoint files, meta.properties and marks.
@@ -209,7 +207,6 @@ func (m *Manager) readDirectory() error {
 	if m.written, err = m.readCheckpoints(); err != nil {
 		return err
 	}
-	m.checkFree()
 	return nil
 }
 
@@ -227,9 +224,6 @@ func (m *Manager) Syncer() *Syncer { return m.syncer }
 
 // Healthy tells whether no I/O error was noted since the start.
 func (m *Manager) Healthy() bool { return !m.failed.Load() }
-
-// Full tells whether clients' appends are refused because the disk is nearly full.
-func (m *Manager) Full() bool { return m.full.Load() }
 
 // HoldsPartitions tells whether the directory has a partition in it, of a topic that may exist.
 func (m *Manager) HoldsPartitions() (bool, error) {
@@ -362,16 +356,9 @@ func (m *Manager) logOptions(name PartitionName, id meta.TopicID, config Config)
 		Clean: m.state.Marked, Now: m.options.Now, Logger: m.options.Logger, Metrics: m.metrics, Syncer: m.syncer,
 		OnError:            m.noteError,
 		LowerRecoveryPoint: func(to int64) error { return m.lowerRecoveryPoint(name, to) },
-		RefuseClients:      m.refuse,
+		NearlyFull:         m.options.NearlyFull,
 		pools:              m.pools,
 	}
-}
-
-func (m *Manager) refuse() error {
-	if m.full.Load() {
-		return fmt.Errorf("less than %d bytes are free: %w", m.options.FreeBytesMin, ErrNearlyFull)
-	}
-	return nil
 }
 
 func (m *Manager) path(name PartitionName) string { return filepath.Join(m.options.Dir, name.String()) }

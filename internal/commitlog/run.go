@@ -35,13 +35,13 @@ func (m *Manager) Run(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		now := m.options.Now()
-		m.checkFree()
-		all := !now.Before(due.maintenance)
+		full := m.options.NearlyFull()
+		sweep := full || !now.Before(due.sweep)
+		all := !now.Before(due.maintenance) || full && !now.Before(due.sweep)
 		if all {
-			due.maintenance = now.Add(m.options.MaintenanceInterval)
+			sweep, due.maintenance = true, now.Add(m.options.MaintenanceInterval)
 		}
-		sweep := all || !now.Before(due.sweep)
-		if sweep {
+		if !now.Before(due.sweep) {
 			due.sweep = now.Add(sweepInterval)
 		}
 		m.Maintain(now, all, sweep)
@@ -84,12 +84,14 @@ func (m *Manager) Maintain(now time.Time, all, sweep bool) {
 	}
 }
 
-// sweep removes the directories of deleted partitions whose delay is over.
+// sweep removes the directories of deleted partitions whose delay is over. On a nearly full disk none waits for its delay:
+// readers are safe without it, since a directory that somebody reads stays.
 func (m *Manager) sweep(now time.Time) {
+	full := m.options.NearlyFull()
 	m.mu.Lock()
 	var due []doomedDir
 	m.mu.doomed = slices.DeleteFunc(m.mu.doomed, func(d doomedDir) bool {
-		if now.Sub(d.since) < d.delay || d.read() {
+		if !full && now.Sub(d.since) < d.delay || d.read() {
 			return false
 		}
 		due = append(due, d)
@@ -108,22 +110,5 @@ func (m *Manager) sweep(now time.Time) {
 			m.mu.doomed = append(m.mu.doomed, d)
 			m.mu.Unlock()
 		}
-	}
-}
-
-// checkFree looks how much space is left, and refuses or accepts clients' appends accordingly.
-func (m *Manager) checkFree() {
-	if _, real := m.options.FS.(*vfs.Disk); !real || m.options.FreeBytesMin < 0 {
-		return
-	}
-	free, _, err := vfs.FreeBytes(m.options.Dir)
-	if err != nil {
-		m.report("look for free space", err)
-		return
-	}
-	full := free < uint64(m.options.FreeBytesMin)
-	if m.full.Swap(full) != full {
-		m.options.Logger.Warn("free space crossed the bound for produce requests",
-			slog.Bool("refused", full), slog.Uint64("free_bytes", free), slog.Int64("bound_bytes", m.options.FreeBytesMin))
 	}
 }

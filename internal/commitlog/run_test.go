@@ -146,6 +146,72 @@ func TestManagerRun(t *testing.T) { // U-88
 	})
 }
 
+// On a nearly full disk a deletion gives its room back at once, and so does retention within seconds: waiting for
+// file.delete.delay.ms would keep produce refused. U-72
+func TestNearlyFullDiskIsSweptAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMemory(1)
+		var full atomic.Bool
+		m, err := OpenManager(ManagerOptions{FS: disk, Dir: "/data", NodeID: 1, Random: new(seeded), NearlyFull: full.Load})
+		if err == nil {
+			err = m.SetCluster("c")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- m.Run(ctx) }()
+		config := testConfig()
+		config.TimestampAfterMax, config.TimestampBeforeMax = 1<<62, 1<<62
+		config.FileDeleteDelay = time.Hour
+		open := func(topic string) *Log {
+			l, err := m.Open(topic, topicID(1), 0, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			(&opened{Log: l, t: t, clock: newClock()}).fill(40, 100)
+			return l
+		}
+		kept, deleted := open("kept"), open("deleted")
+		if err := m.Delete(deleted); err != nil {
+			t.Fatal(err)
+		}
+		if err := kept.RaiseStart(kept.EndOffset()); err != nil { // DeleteRecords
+			t.Fatal(err)
+		}
+		waiting := func() (names []string) {
+			for _, dir := range []string{"/data", "/data/kept-0"} {
+				entries, err := disk.List(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range entries {
+					if strings.HasSuffix(e.Name, deleteSuffix) || strings.HasSuffix(e.Name, deletedSuffix) {
+						names = append(names, e.Name)
+					}
+				}
+			}
+			return names
+		}
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		if kept.SegmentCount() != 1 || len(waiting()) < 3 {
+			t.Fatalf("with room on the disk: %d segments, waiting %q", kept.SegmentCount(), waiting())
+		}
+		full.Store(true)
+		time.Sleep(2 * tick)
+		synctest.Wait()
+		if names := waiting(); len(names) > 0 {
+			t.Errorf("still there on a nearly full disk: %q", names)
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
 // A log that goes away while a sync of it is asked for, or runs, is no I/O error: nothing may count as unclean for it.
 func TestSyncOfAClosedLogIsNoStorageError(t *testing.T) {
 	d := openDirectory(t, vfs.NewDisk(vfs.Options{}), t.TempDir())

@@ -41,7 +41,7 @@ func newNodeIn(t testing.TB, disk vfs.FS, dir string) *node {
 	t.Helper()
 	n := &node{disk: disk}
 	logs, err := commitlog.OpenManager(commitlog.ManagerOptions{
-		FS: disk, Dir: dir, NodeID: 1, FreeBytesMin: -1, OnError: func(error) { n.table.LogFailed() },
+		FS: disk, Dir: dir, NodeID: 1, OnError: func(error) { n.table.LogFailed() },
 	})
 	if err != nil {
 		t.Fatal(err)

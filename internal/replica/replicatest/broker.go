@@ -36,7 +36,7 @@ type Broker struct {
 // bubble its group commits do not run by themselves.
 func New(t testing.TB, fs vfs.FS, dir string) *Broker {
 	t.Helper()
-	logs, err := commitlog.OpenManager(commitlog.ManagerOptions{FS: fs, Dir: dir, NodeID: ID, FreeBytesMin: -1})
+	logs, err := commitlog.OpenManager(commitlog.ManagerOptions{FS: fs, Dir: dir, NodeID: ID})
 	if err != nil {
 		t.Fatal(err)
 	}
