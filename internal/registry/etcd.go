@@ -105,10 +105,8 @@ func (s *etcdStore) Watch(ctx context.Context, prefix string, from int64, handle
 			return err
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return s.translate(ctx, "watch", err)
-	}
-	return fmt.Errorf("watch: %w", ErrUnavailable)
+	// The client gives no reason for ending the watch. After Close, ctx may not have heard of it yet: translate asks.
+	return s.translate(ctx, "watch", ErrUnavailable)
 }
 
 // Grant implements Store.
