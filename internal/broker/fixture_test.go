@@ -11,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tidemark-io/tidemark/internal/commitlog"
@@ -22,13 +24,26 @@ var writeFixture = flag.Bool("fixture", false, "write testdata/directory-VERSION
 
 const fixtureRecords = 30
 
-// fixtureTopics are the topics of the fixture and what is set for them.
-var fixtureTopics = map[string]map[string]string{
-	"plain":      nil,
-	"configured": {"retention.ms": "-1", "compression.type": "zstd"},
-	"safe":       {"log.flush.acks": "true"},
-	"table":      {"cleanup.policy": "compact"},
+// fixtureTopic is a topic of the fixture: what is set for it, and the values that it still holds, by their number.
+type fixtureTopic struct {
+	name   string
+	config map[string]string
+	first  int // of the values that are left
 }
+
+// fixtureTopics leave every kind of file behind: several segments, what compaction writes, a raised log start, a name that
+// was used before.
+var fixtureTopics = []fixtureTopic{
+	{name: "plain"},
+	{name: "configured", config: map[string]string{"retention.ms": "-1", "compression.type": "zstd"}},
+	{name: "safe", config: map[string]string{"log.flush.acks": "true"}},
+	{name: "rolled", config: map[string]string{"segment.ms": "1"}, first: 5},
+	{name: "compacted", config: map[string]string{"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.01"}, first: 17},
+	{name: "again"},
+}
+
+// fixtureBrokerConfig is set at run time, for all brokers.
+var fixtureBrokerConfig = map[string]string{"message.max.bytes": "2000000"}
 
 // TestFixture proves that this build opens the data directories that earlier builds have left, and finds everything.
 func TestFixture(t *testing.T) {
@@ -45,36 +60,61 @@ func TestFixture(t *testing.T) {
 			if err := unpack(fixture, dir); err != nil {
 				t.Fatal(err)
 			}
-			b := start(t, dir, nil)
-			if summary := b.logs.Summary(); summary.Partitions != len(fixtureTopics) || summary.Scanned != 0 {
-				t.Errorf("opened %+v", summary)
-			}
-			for topic, config := range fixtureTopics {
-				values := b.read(topic, 0, fixtureRecords)
-				for i, value := range values {
-					if value != fixtureValue(topic, i) {
-						t.Fatalf("%s at %d: %q", topic, i, value)
-					}
-				}
-				described, err := b.admin().DescribeTopicConfigs(t.Context(), topic)
-				if err != nil {
-					t.Fatal(err)
-				}
-				found := make(map[string]string)
-				for _, c := range described[0].Configs {
-					found[c.Key] = c.MaybeValue()
-				}
-				for key, value := range config {
-					if found[key] != value {
-						t.Errorf("%s has %s=%s, want %s", topic, key, found[key], value)
-					}
-				}
-			}
-			record := &kgo.Record{Key: []byte("k"), Value: []byte("new")}
-			if err := b.client(kgo.DefaultProduceTopic("plain")).ProduceSync(t.Context(), record).FirstErr(); err != nil || record.Offset != fixtureRecords {
-				t.Errorf("the next record: offset %d, %v", record.Offset, err)
-			}
+			openFixture(t, dir)
 		})
+	}
+}
+
+func openFixture(t *testing.T, dir string) {
+	t.Helper()
+	b := start(t, dir, map[string]string{"log.retention.ms": "-1"}) // the fixture gets old
+	if summary := b.logs.Summary(); summary.Partitions != len(fixtureTopics) || summary.Scanned != 0 || len(summary.Quarantined) != 0 {
+		t.Errorf("opened %+v", summary)
+	}
+	admin := b.admin()
+	for _, topic := range fixtureTopics {
+		for i, value := range b.read(topic.name, int64(topic.first), fixtureRecords-topic.first) {
+			if want := fixtureValue(topic.name, topic.first+i); value != want {
+				t.Fatalf("%s at %d: %q, want %q", topic.name, topic.first+i, value, want)
+			}
+		}
+		described, err := admin.DescribeTopicConfigs(t.Context(), topic.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkConfig(t, topic.name, described, topic.config)
+	}
+	described, err := admin.DescribeBrokerConfigs(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkConfig(t, "the broker", described, fixtureBrokerConfig)
+	starts, err := admin.ListStartOffsets(t.Context(), "rolled")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if start, _ := starts.Lookup("rolled", 0); start.Offset != 5 {
+		t.Errorf("rolled starts at %d, want 5", start.Offset)
+	}
+	if epoch := b.leaderEpoch("again"); epoch < 1 {
+		t.Errorf("the topic that was created again has leader epoch %d", epoch) // U-61
+	}
+	record := &kgo.Record{Key: []byte("k"), Value: []byte("new")}
+	if err := b.client(kgo.DefaultProduceTopic("plain")).ProduceSync(t.Context(), record).FirstErr(); err != nil || record.Offset != fixtureRecords {
+		t.Errorf("the next record: offset %d, %v", record.Offset, err)
+	}
+}
+
+func checkConfig(t *testing.T, of string, described kadm.ResourceConfigs, want map[string]string) {
+	t.Helper()
+	found := make(map[string]string)
+	for _, c := range described[0].Configs {
+		found[c.Key] = c.MaybeValue()
+	}
+	for key, value := range want {
+		if found[key] != value {
+			t.Errorf("%s has %s=%s, want %s", of, key, found[key], value)
+		}
 	}
 }
 
@@ -83,17 +123,39 @@ func fixtureValue(topic string, i int) string { return fmt.Sprintf("%s %d", topi
 func makeFixture(t *testing.T) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
-	b := startWith(t, dir, func(c *Config) { c.Host = "fixture" })
+	b := launch(t, dir, map[string]string{"log.cleaner.backoff.ms": "10", "log.retention.ms": "-1"}, func(c *Config) { c.Host = "fixture" }).wait()
+	ctx, admin := t.Context(), b.admin()
+	b.create("again", nil)
+	b.produceOne("again", "of the first life")
+	if _, err := admin.DeleteTopics(ctx, "again"); err != nil {
+		t.Fatal(err)
+	}
 	codecs := []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}
-	for topic, config := range fixtureTopics {
-		b.create(topic, config)
+	for _, topic := range fixtureTopics {
+		b.create(topic.name, topic.config)
 		for i := range fixtureRecords {
-			record := &kgo.Record{Key: []byte{byte('a' + i)}, Value: []byte(fixtureValue(topic, i))}
-			producer := b.client(kgo.DefaultProduceTopic(topic), kgo.ProducerBatchCompression(codecs[i%len(codecs)]))
-			if err := producer.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+			// Ten records are a segment where segment.ms is 1. Three keys are in use.
+			record := &kgo.Record{Key: []byte{byte('a' + i%3)}, Value: []byte(fixtureValue(topic.name, i)), Timestamp: time.UnixMilli(1_700_000_000_000 + int64(i/10)*1000)}
+			producer := b.client(kgo.DefaultProduceTopic(topic.name), kgo.ProducerBatchCompression(codecs[i%len(codecs)]))
+			if err := producer.ProduceSync(ctx, record).FirstErr(); err != nil {
 				t.Fatal(err)
 			}
 		}
+	}
+	for b.read("compacted", 0, 1)[0] != fixtureValue("compacted", 17) {
+		t.Log("not compacted yet")
+	}
+	remove := make(kadm.Offsets)
+	remove.AddOffset("rolled", 0, 5, -1)
+	if _, err := admin.DeleteRecords(ctx, remove); err != nil {
+		t.Fatal(err)
+	}
+	var alter []kadm.AlterConfig
+	for key, value := range fixtureBrokerConfig {
+		alter = append(alter, kadm.AlterConfig{Name: key, Value: &value})
+	}
+	if _, err := admin.AlterBrokerConfigs(ctx, alter); err != nil {
+		t.Fatal(err)
 	}
 	b.close()
 	if err := pack(dir, fmt.Sprintf("testdata/directory-%d.tar.gz", commitlog.FormatVersion)); err != nil {
