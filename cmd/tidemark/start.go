@@ -74,6 +74,9 @@ func start(ctx context.Context, io streams, flags *startFlags) error {
 	case <-node.Ready():
 		announce(io, node, config.DataDir)
 	case err := <-ended:
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			return nil // asked to stop before it was ready: a clean stop too
+		}
 		return err
 	}
 	select {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -265,5 +266,18 @@ func TestNoBroker(t *testing.T) {
 	}
 	if got, want := noBrokerError(defaultBootstrap, nil).Error(), "no broker at localhost:9092: run `tidemark start`"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A start that is asked to stop before it is ready has stopped cleanly: a supervisor must not take it for a failure.
+func TestStopBeforeReady(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var stdout, stderr strings.Builder
+	flags := startFlags{logLevel: "warn", logFormat: formatText, set: []string{
+		"log.dirs=" + t.TempDir(), "listeners=PLAINTEXT://127.0.0.1:0", "admin.listener=127.0.0.1:0",
+	}}
+	if err := start(ctx, streams{in: strings.NewReader(""), out: &stdout, err: &stderr}, &flags); err != nil || stdout.Len()+stderr.Len() > 0 {
+		t.Errorf("%v\n%s%s", err, &stdout, &stderr)
 	}
 }

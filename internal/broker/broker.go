@@ -36,6 +36,7 @@ type Broker struct {
 
 	// What the start assembles, in this order; nil before.
 	logs     *commitlog.Manager
+	opening  console.Phase // of logs
 	embedded *registry.Embedded
 	store    registry.Store
 	cluster  *registry.Cluster

@@ -46,6 +46,7 @@ func (b *Broker) openDirectory() (err error) {
 	b.logs, err = commitlog.OpenManager(commitlog.ManagerOptions{
 		FS: b.config.FS, Dir: b.config.DataDir, NodeID: b.config.BrokerID, BootID: bootID(), Now: b.config.Now,
 		Logger: b.logger, Registerer: b.gatherer, OnError: b.logFailed,
+		Loaded:                func(done, all int) { b.opening.Detail(fmt.Sprintf("%d of %d partitions", done, all)) },
 		OpenWorkers:           int(b.setting("num.recovery.threads.per.data.dir")),
 		MaintenanceInterval:   b.duration("log.retention.check.interval.ms"),
 		CheckpointInterval:    b.duration("log.flush.offset.checkpoint.interval.ms"),
@@ -106,7 +107,7 @@ var emptyImage = meta.NewImage("")
 // openLogs opens every partition in the data directory, with the configuration that all topics have by default: their own
 // comes with the registry.
 func (b *Broker) openLogs(ctx context.Context) error {
-	phase := b.phases.Begin("logs", "after an unclean stop every segment is read from its recovery point on")
+	b.opening = b.phases.Begin("logs", "after an unclean stop every segment is read from its recovery point on")
 	config, err := commitlog.ParseConfig(nil, b.configs.Lookup(emptyImage))
 	if err != nil {
 		return fmt.Errorf("default topic configuration: %w", err)
@@ -115,8 +116,8 @@ func (b *Broker) openLogs(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open logs: %w", err)
 	}
-	phase.Detail(fmt.Sprintf("%d partitions, %d scanned", summary.Partitions, summary.Scanned))
-	phase.End()
+	b.opening.Detail(fmt.Sprintf("%d partitions, %d scanned", summary.Partitions, summary.Scanned))
+	b.opening.End()
 	return nil
 }
 

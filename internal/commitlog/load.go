@@ -49,6 +49,8 @@ func (m *Manager) Load(ctx context.Context, configOf func(topic string) Config) 
 	}
 	var mu sync.Mutex
 	var summary RecoverySummary
+	opened := 0
+	m.options.Loaded(0, len(names))
 	var group sync.WaitGroup
 	var next atomic.Int64
 	for range min(max(m.options.OpenWorkers, 1), len(names)) {
@@ -57,6 +59,8 @@ func (m *Manager) Load(ctx context.Context, configOf func(topic string) Config) 
 				l, recovery, err := m.load(names[i], configOf(names[i].Topic))
 				mu.Lock()
 				summary.add(names[i], l, recovery, err)
+				opened++
+				m.options.Loaded(opened, len(names))
 				mu.Unlock()
 				m.adopt(names[i], l, err)
 			}

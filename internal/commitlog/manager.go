@@ -49,6 +49,10 @@ type ManagerOptions struct {
 	// OnError is told of the first I/O error of any log, before any caller sees it, after the boot id file is gone.
 	OnError func(error)
 
+	// Loaded is called by Load with the number of logs opened so far and of all: once at its start, then after each, in
+	// order, by one goroutine at a time. nil: nobody is told.
+	Loaded func(done, all int)
+
 	// OpenWorkers is how many logs are opened at once (num.recovery.threads.per.data.dir, default 2).
 	OpenWorkers int
 	// MaintenanceInterval is the time between looks for what retention allows to delete
@@ -79,6 +83,9 @@ func (o ManagerOptions) WithDefaults() ManagerOptions {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Loaded == nil {
+		o.Loaded = func(int, int) {}
 	}
 	o.OpenWorkers = cmp.Or(o.OpenWorkers, 2)
 	o.MaintenanceInterval = cmp.Or(o.MaintenanceInterval, 5*time.Minute)

@@ -380,3 +380,30 @@ func TestManagerRefusesPartitionsOfKafka(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Load counts the logs that it has opened, so that a long recovery can be watched.
+func TestManagerCountsLoadedLogs(t *testing.T) {
+	disk, dir := vfs.NewDisk(vfs.Options{}), filepath.Join(t.TempDir(), "data")
+	d := openDirectory(t, disk, dir)
+	for partition := range int32(3) {
+		d.log("topic", topicID(1), partition)
+	}
+	if err := d.Close(-1); err != nil {
+		t.Fatal(err)
+	}
+	var counts [][2]int
+	d.options.Loaded = func(done, all int) { counts = append(counts, [2]int{done, all}) }
+	m, err := OpenManager(d.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Load(t.Context(), func(string) Config { return testConfig() }); err != nil {
+		t.Fatal(err)
+	}
+	if want := [][2]int{{0, 3}, {1, 3}, {2, 3}, {3, 3}}; !slices.Equal(counts, want) {
+		t.Errorf("counts %v, want %v", counts, want)
+	}
+	if err := m.Close(-1); err != nil {
+		t.Error(err)
+	}
+}
