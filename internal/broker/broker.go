@@ -28,6 +28,7 @@ type Broker struct {
 	phases   *console.Phases
 	gatherer *prometheus.Registry
 	ready    chan struct{}
+	ioError  chan struct{} // one slot: an I/O error is to be recorded
 
 	listening struct {
 		sync.Mutex
@@ -67,7 +68,7 @@ func New(config Config) (*Broker, error) {
 	}
 	return &Broker{
 		config: config, configs: configs, logger: config.Logger,
-		phases: console.NewPhases(config.Now), gatherer: prometheus.NewRegistry(), ready: make(chan struct{}),
+		phases: console.NewPhases(config.Now), gatherer: prometheus.NewRegistry(), ready: make(chan struct{}), ioError: make(chan struct{}, 1),
 	}, nil
 }
 

@@ -61,7 +61,7 @@ func (m *membership) run(ctx context.Context) error {
 }
 
 // judge decides whether the disk still has everything that this broker ever acknowledged (D9): the last stop left a mark
-// that names the last broker epoch, or the machine has not gone down since.
+// that names the last broker epoch, or the machine has not gone down since; and no I/O error is on record.
 func (m *membership) judge(ctx context.Context) (bool, error) {
 	b := m.broker
 	last, err := b.cluster.BrokerEpoch(ctx, b.config.BrokerID)
@@ -69,9 +69,13 @@ func (m *membership) judge(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	state := b.logs.StartState()
-	clean := last == 0 || state.Marked && state.BrokerEpoch == last || state.SameBoot
+	failed, err := b.cluster.Unclean(ctx, b.config.BrokerID)
+	if err != nil {
+		return false, err
+	}
+	clean := !failed && (last == 0 || state.Marked && state.BrokerEpoch == last || state.SameBoot)
 	if !clean {
-		b.logger.Warn("the last stop may have lost what was not synced", slog.Int64("broker_epoch", last))
+		b.logger.Warn("the last stop may have lost what was not synced", slog.Int64("broker_epoch", last), slog.Bool("io_error", failed))
 	}
 	return clean, nil
 }
@@ -135,6 +139,34 @@ func (m *membership) leave(ctx context.Context, me registry.Registered) error {
 		m.broker.logger.Warn("registration was not ended: its lease will", slog.Any("err", err))
 	}
 	return nil
+}
+
+// recordErrors writes into the registry that this broker's disk has failed (D9), until ctx ends. The boot id file is gone
+// by then, so that a process that is killed now is no clean one; but the disk that failed may not have let go of it.
+func (b *Broker) recordErrors(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-b.ioError:
+		}
+		for {
+			err := b.cluster.MarkUnclean(ctx, b.config.BrokerID)
+			if err == nil || ctx.Err() != nil {
+				break
+			}
+			if errors.Is(err, registry.ErrFailed) {
+				return err
+			}
+			b.logger.Warn("I/O error was not recorded in the registry, trying again", slog.Any("err", err))
+			timer := time.NewTimer(watchPause)
+			select {
+			case <-ctx.Done():
+			case <-timer.C:
+			}
+			timer.Stop()
+		}
+	}
 }
 
 // watchRegistry ends with an error when the embedded registry has failed: it comes back only in a new process (D3). The

@@ -2,16 +2,20 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/tidemark-io/tidemark/internal/commitlog"
 	"github.com/tidemark-io/tidemark/internal/meta"
 	"github.com/tidemark-io/tidemark/internal/registry"
+	"github.com/tidemark-io/tidemark/internal/vfs"
 )
 
 // leases is a store that remembers the last lease it granted.
@@ -59,6 +63,71 @@ func TestLostLease(t *testing.T) {
 		t.Errorf("the epoch is %d, was %d", got, epoch)
 	}
 	b.create("another", nil)
+	b.close()
+}
+
+// TestIOErrorIsOnRecord proves that a start after an I/O error counts as unclean, even if the disk that failed kept the
+// boot id file that says otherwise, and that the sweep which this brings settles it. D9
+func TestIOErrorIsOnRecord(t *testing.T) {
+	store, disk := registry.NewMemory(), vfs.NewMemory(1)
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	dir := t.TempDir()
+	begin := func() *running {
+		return startWith(t, dir, func(c *Config) { c.Registry, c.FS = store, disk })
+	}
+	unclean := func(b *running) bool {
+		t.Helper()
+		unclean, err := b.cluster.Unclean(ctx, b.config.BrokerID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return unclean
+	}
+	b := begin()
+	b.create("topic", nil)
+	b.produceOne("topic", "x")
+	epoch := b.leaderEpoch("topic")
+	disk.FailAfter(0, syscall.EIO)
+	err := b.client(kgo.DefaultProduceTopic("topic"), kgo.RecordRetries(0), kgo.DisableIdempotentWrite()).ProduceSync(ctx, kgo.StringRecord("y")).FirstErr()
+	if err == nil {
+		t.Fatal("a record was taken by a disk that takes nothing")
+	}
+	for !unclean(b) {
+		if err := ctx.Err(); err != nil {
+			t.Fatal("the error was not recorded")
+		}
+	}
+	disk.FailAfter(0, nil)
+	b.stop()
+	if err := <-b.done; !errors.Is(err, commitlog.ErrStorage) {
+		t.Errorf("the stop said %v", err)
+	}
+	close(b.done)
+
+	b = begin()
+	if !b.logs.StartState().SameBoot {
+		t.Fatal("the disk has forgotten the boot id: the test proves nothing")
+	}
+	if got := b.leaderEpoch("topic"); got != epoch+1 {
+		t.Errorf("the epoch after an unclean start is %d, was %d", got, epoch)
+	}
+	if unclean(b) {
+		t.Error("the record is still there after the sweep")
+	}
+	if values := b.read("topic", 0, 1); values[0] != "x" {
+		t.Errorf("read %q", values)
+	}
+	b.close()
+	b = begin()
+	if got := b.leaderEpoch("topic"); got != epoch+1 {
+		t.Errorf("the epoch after a clean start is %d, want %d", got, epoch+1)
+	}
 	b.close()
 }
 

@@ -18,7 +18,7 @@ func (b *Broker) serve(ctx context.Context, ports *ports) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, background := errgroup.WithContext(background)
-	for _, run := range []func(context.Context) error{b.logs.Run, b.table.Run, b.disk.run, b.state.watchConfigs, b.watchRegistry} {
+	for _, run := range []func(context.Context) error{b.logs.Run, b.table.Run, b.disk.run, b.state.watchConfigs, b.watchRegistry, b.recordErrors} {
 		group.Go(func() error { return b.work(background, run) })
 	}
 	member := newMembership(b)

@@ -70,8 +70,12 @@ func (b *Broker) compactionRate(image *meta.Image) int64 {
 	return max(int64(rate), 1)
 }
 
-// logFailed is told the first I/O error of any log.
+// logFailed is told the first I/O error of any log, before whoever met it is. It returns at once.
 func (b *Broker) logFailed(error) {
+	select {
+	case b.ioError <- struct{}{}:
+	default:
+	}
 	if p := b.running.Load(); p != nil {
 		p.table.LogFailed()
 	}

@@ -104,14 +104,38 @@ func (c *Cluster) BrokerEpoch(ctx context.Context, id meta.BrokerID) (int64, err
 	return entry.Mod, nil
 }
 
+// MarkUnclean records that a broker's disk has failed it (D9). The record outlives the broker; Unfence removes it, once
+// the broker has registered as unclean after it and its partitions were swept.
+func (c *Cluster) MarkUnclean(ctx context.Context, id meta.BrokerID) error {
+	if _, err := c.store.Txn(ctx, Txn{Then: []Op{Put(brokerRecordKey(id), encode(brokerRecord{Unclean: true}))}}); err != nil {
+		return fmt.Errorf("record an I/O error of broker %d: %w", id, err)
+	}
+	return nil
+}
+
+// Unclean tells whether MarkUnclean's record of a broker stands.
+func (c *Cluster) Unclean(ctx context.Context, id meta.BrokerID) (bool, error) {
+	entry, err := c.get(ctx, brokerRecordKey(id))
+	if err != nil || entry.Mod == 0 {
+		return false, err
+	}
+	record, err := decode[brokerRecord](entry)
+	return record.Unclean, err
+}
+
 // Unfence makes a registered broker live, under its own lease. It returns the broker epoch. ErrDeposed: the caller has
 // lost the seat; ErrConflict: the registration is another one, or already live.
 func (c *Cluster) Unfence(ctx context.Context, seat Seat, broker BrokerState) (epoch int64, err error) {
 	id := broker.ID
 	value := encode(liveValue{Registration: broker.Registration})
+	then := []Op{PutLeased(liveKey(id), value, broker.lease), Put(brokerEpochKey(id), value)}
+	if !broker.Info.Clean {
+		record := brokerRecordKey(id)
+		then = append(then, Nest(Txn{Conds: []Cond{ModifiedBefore(record, broker.Registration)}, Then: []Op{Delete(record)}}))
+	}
 	result, err := c.store.Txn(ctx, Txn{
 		Conds: []Cond{seat.cond(), CreatedAt(registrationKey(id), broker.Registration), Absent(liveKey(id))},
-		Then:  []Op{PutLeased(liveKey(id), value, broker.lease), Put(brokerEpochKey(id), value)},
+		Then:  then,
 		Else:  []Op{Get(controllerKey)},
 	})
 	if errors.Is(err, ErrLeaseGone) {

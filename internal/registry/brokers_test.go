@@ -44,6 +44,54 @@ func TestRegister(t *testing.T) {
 	})
 }
 
+// D9: the record of an I/O error stays until a registration that came after it, and counts as unclean, is unfenced.
+func TestUncleanRecord(t *testing.T) {
+	overClusters(t, func(t *testing.T, c *Cluster) {
+		ctx := t.Context()
+		enter := func(clean bool) {
+			t.Helper()
+			r, err := c.Register(ctx, 1, Registration{Directories: []meta.DirectoryID{directory(1)}, Clean: clean}, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seat := elect(t, c, 1, r)
+			if _, err := c.Unfence(ctx, seat, *snapshot(t, c).Brokers[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check := func(when string, want bool) {
+			t.Helper()
+			if got, err := c.Unclean(ctx, 1); err != nil || got != want {
+				t.Errorf("%s: unclean is %t, %v; want %t", when, got, err, want)
+			}
+		}
+		check("at first", false)
+		enter(false)
+		check("after an unfencing without a record", false)
+		for range 2 {
+			if err := c.MarkUnclean(ctx, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check("after an error", true)
+		enter(true)
+		check("after an unfencing that swept nothing", true)
+		enter(false)
+		check("after a sweep", false)
+		late, err := c.Register(ctx, 1, Registration{Directories: []meta.DirectoryID{directory(1)}}, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.MarkUnclean(ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Unfence(ctx, elect(t, c, 1, late), *snapshot(t, c).Brokers[1]); err != nil {
+			t.Fatal(err)
+		}
+		check("after an error that is later than the registration", true)
+	})
+}
+
 func TestElection(t *testing.T) {
 	overClusters(t, func(t *testing.T, c *Cluster) {
 		one, two := register(t, c, 1, 1), register(t, c, 2, 2)

@@ -25,7 +25,7 @@ func TestFormatIsDocumented(t *testing.T) {
 	for _, key := range []string{
 		formatKey, clusterKey, featuresKey, producerIDsKey, controllerKey, controllerEpochKey,
 		nameKey(name), epochKey(name), topicKey(id), topicConfigKey(id), deletedKey(id), brokerConfigKey(""),
-		registrationKey(7), liveKey(7), brokerEpochKey(7),
+		registrationKey(7), liveKey(7), brokerEpochKey(7), brokerRecordKey(7),
 		strings.Replace(partitionKey(id, 0), "/p/0", "/p/<n>", 1), strings.Replace(brokerConfigKey("7"), "7", "<N>", 1),
 	} {
 		if !strings.Contains(doc, "`"+documented(key)+"`") {
@@ -34,7 +34,7 @@ func TestFormatIsDocumented(t *testing.T) {
 	}
 	for _, value := range []any{
 		formatValue{}, clusterValue{}, nameValue{}, topicValue{}, epochValue{}, controllerValue{}, liveValue{}, producerIDsValue{},
-		featuresValue{}, Registration{}, Tombstone{}, meta.Endpoint{}, meta.Partition{},
+		featuresValue{}, brokerRecord{}, Registration{}, Tombstone{}, meta.Endpoint{}, meta.Partition{},
 	} {
 		kind := reflect.TypeOf(value)
 		for i := range kind.NumField() {

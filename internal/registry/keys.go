@@ -27,6 +27,7 @@ const (
 	registrationPrefix = "/brokers/ids/"
 	livePrefix         = "/brokers/live/"
 	brokerEpochPrefix  = "/brokers/epoch/"
+	brokerRecordPrefix = "/brokers/records/"
 	deletedPrefix      = "/deleted/"
 
 	defaultBroker = "default"
@@ -43,6 +44,7 @@ func deletedKey(id meta.TopicID) string       { return deletedPrefix + id.String
 func registrationKey(id meta.BrokerID) string { return registrationPrefix + id.String() }
 func liveKey(id meta.BrokerID) string         { return livePrefix + id.String() }
 func brokerEpochKey(id meta.BrokerID) string  { return brokerEpochPrefix + id.String() }
+func brokerRecordKey(id meta.BrokerID) string { return brokerRecordPrefix + id.String() }
 
 // partitionPrefix begins the keys of all partitions of a topic.
 func partitionPrefix(id meta.TopicID) string { return topicPrefix + id.String() + "/p/" }

@@ -122,8 +122,8 @@ type Txn struct {
 	Else  []Op
 }
 
-// Cond is one condition of a transaction; make it with Absent, Exists, CreatedAt, HasVersion, ModifiedAt or
-// UnchangedSince.
+// Cond is one condition of a transaction; make it with Absent, Exists, CreatedAt, HasVersion, ModifiedAt,
+// ModifiedBefore or UnchangedSince.
 type Cond struct {
 	key    string
 	prefix bool
@@ -160,6 +160,11 @@ func HasVersion(key string, version int64) Cond {
 // ModifiedAt holds if that revision changed the key last; 0 is Absent.
 func ModifiedAt(key string, revision int64) Cond {
 	return Cond{key: key, target: modIs, value: revision}
+}
+
+// ModifiedBefore holds if the key was last changed before that revision, or is absent.
+func ModifiedBefore(key string, revision int64) Cond {
+	return Cond{key: key, target: modBelow, value: revision}
 }
 
 // UnchangedSince holds if no present key with the prefix was changed after the revision. It does not see deletions.

@@ -52,6 +52,11 @@ type (
 		Registration int64 `json:"registration"`
 	}
 
+	// brokerRecord is under /brokers/records/N, without a lease; absent when there is nothing to say.
+	brokerRecord struct {
+		Unclean bool `json:"unclean"` // an I/O error was met that no sweep has dealt with (D9)
+	}
+
 	// producerIDsValue is under /producer_ids.
 	producerIDsValue struct {
 		Next   int64         `json:"next"`
