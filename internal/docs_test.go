@@ -85,3 +85,37 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 		t.Fatal("no links found: the pattern no longer fits the documents")
 	}
 }
+
+// named is a test that a document names.
+var named = regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+)`")
+
+// TestDocumentsNameTestsThatExist keeps the record of bugs honest: each of them is still held by a test.
+func TestDocumentsNameTestsThatExist(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "docs", "correctness.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources strings.Builder
+	for _, root := range []string{".", filepath.Join("..", "cmd"), filepath.Join("..", "compat")} {
+		err := filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			source, err := os.ReadFile(path)
+			sources.Write(source)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := named.FindAllStringSubmatch(string(text), -1)
+	if len(tests) == 0 {
+		t.Fatal("no tests found: the pattern no longer fits the document")
+	}
+	for _, test := range tests {
+		if !strings.Contains(sources.String(), "\nfunc "+test[1]+"(") {
+			t.Errorf("docs/correctness.md names %s, which is not there", test[1])
+		}
+	}
+}
