@@ -76,3 +76,7 @@ compat: ## Apache Kafka's tools and readers against a broker (wants a JDK, Maven
 .PHONY: power-cut
 power-cut: ## SEEDS (2,000) simulated power cuts; SEED=n replays one
 	$(GO) test ./internal/commitlog -run '^TestPowerCut' -count=1 -timeout 60m -args $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS))
+
+.PHONY: bench
+bench: ## tidemark beside Apache Kafka: a table of ratios (wants root, a JDK and Maven)
+	scripts/bench.sh $(BENCH_FLAGS)

@@ -21,8 +21,12 @@ var binary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "tidemark")
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
 	build := exec.Command("go", "build", "-o", path, "./cmd/tidemark")
-	build.Dir = ".."
+	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build tidemark: %w\n%s", err, out)
 	}
@@ -76,6 +80,9 @@ func StartBroker(dir string, settings ...string) (*Broker, error) {
 	err = b.cmd.Wait()
 	return nil, fmt.Errorf("the broker ended before it was ready: %w\n%s", err, b.Log())
 }
+
+// PID is the broker's process id.
+func (b *Broker) PID() int { return b.cmd.Process.Pid }
 
 // Log is what the broker wrote to stderr so far.
 func (b *Broker) Log() string {

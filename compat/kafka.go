@@ -12,18 +12,44 @@ import (
 	"sync"
 )
 
+// Root is the top of the checkout that the working directory is in.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "cmd", "tidemark")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("not inside a checkout of tidemark")
+		}
+	}
+}
+
 // Kafka runs the classes of Apache Kafka, whose jars Maven fetches.
-type Kafka struct{ classpath string }
+type Kafka struct{ classpath, logging string }
+
+// classpathVariable names the jars where Maven cannot be asked: in a network namespace without a way out.
+const classpathVariable = "KAFKA_CLASSPATH"
 
 // classpath asks Maven once per process.
 var classpath = sync.OnceValues(func() (string, error) {
+	if jars := os.Getenv(classpathVariable); jars != "" {
+		return jars, nil
+	}
 	file, err := os.CreateTemp("", "kafka-classpath-")
 	if err != nil {
 		return "", err
 	}
 	defer os.Remove(file.Name())
 	defer file.Close()
-	mvn := exec.Command("mvn", "-q", "-B", "-f", filepath.Join("kafka", "pom.xml"),
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	mvn := exec.Command("mvn", "-q", "-B", "-f", filepath.Join(root, "compat", "kafka", "pom.xml"),
 		"org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpath", "-Dmdep.outputFile="+file.Name())
 	if out, err := mvn.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("resolve Apache Kafka with Maven: %w\n%s", err, out)
@@ -41,20 +67,21 @@ func OpenKafka() (*Kafka, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Kafka{classpath: jars}, nil
+	root, err := Root()
+	if err != nil {
+		return nil, err
+	}
+	return &Kafka{classpath: jars, logging: filepath.Join(root, "compat", "kafka", "log4j2.properties")}, nil
 }
 
 // Command prepares a run of a class, with a small heap and a fast start.
 func (k *Kafka) Command(ctx context.Context, class string, args ...string) *exec.Cmd {
-	logging, err := filepath.Abs(filepath.Join("kafka", "log4j2.properties"))
-	if err != nil {
-		logging = ""
-	}
-	flags := []string{
-		"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-		"-Dlog4j2.configurationFile=" + logging, "-cp", k.classpath, class,
-	}
-	return exec.CommandContext(ctx, "java", append(flags, args...)...)
+	return k.java(ctx, []string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"}, class, args...)
+}
+
+func (k *Kafka) java(ctx context.Context, flags []string, class string, args ...string) *exec.Cmd {
+	all := append(flags, "-Dlog4j2.configurationFile="+k.logging, "-cp", k.classpath, class)
+	return exec.CommandContext(ctx, "java", append(all, args...)...)
 }
 
 // Output is what a program printed.
