@@ -131,7 +131,7 @@ func TestKafkaTools(t *testing.T) {
 
 	t.Run("kafka-broker-api-versions", func(t *testing.T) {
 		expect(t, run(t, "", apiVersionsTool), `^localhost:\d+ \(id: 1 rack: null isFenced: false\) -> \($|^127\.0\.0\.1:\d+ \(id: 1`,
-			`Produce\(0\): 0 to 13`, `Fetch\(1\): 4 to 18`, `Metadata\(3\): 0 to 13`, `JoinGroup\(11\): UNSUPPORTED`)
+			`Produce\(0\): 0 to 13`, `Fetch\(1\): 4 to 18`, `Metadata\(3\): 0 to 13`, `JoinGroup\(11\): 0 to 9`, `EndTxn\(26\): UNSUPPORTED`)
 	})
 
 	t.Run("kafka-cluster", func(t *testing.T) {

@@ -23,6 +23,9 @@ type state struct {
 	keys    lookups
 	logger  *slog.Logger
 	slot    chan struct{} // one slot: its holder changes the Image
+
+	// topicsDeleted is told the names of topics that are gone from the Image; it does not block.
+	topicsDeleted func(names map[string]bool)
 }
 
 // lookups says what was set for a broker key, given an Image.
@@ -57,8 +60,23 @@ func (s *state) apply(ctx context.Context, a *meta.Apply) (replica.Applied, erro
 	if err != nil {
 		return replica.Applied{}, err
 	}
-	s.store(s.load().Apply(a))
+	before := s.load()
+	s.store(before.Apply(a))
+	s.tellDeleted(before, a)
 	return applied, nil
+}
+
+// tellDeleted names the topics that a statement says are deleted.
+func (s *state) tellDeleted(before *meta.Image, a *meta.Apply) {
+	names := make(map[string]bool)
+	for _, update := range a.Topics {
+		if topic, known := before.TopicByID(update.ID); known && update.Deleted {
+			names[topic.Name] = true
+		}
+	}
+	if len(names) > 0 && s.topicsDeleted != nil {
+		s.topicsDeleted(names)
+	}
 }
 
 // readConfigs reads all configurations anew. The caller holds the slot.

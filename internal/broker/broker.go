@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-io/tidemark/internal/commitlog"
 	"github.com/tidemark-io/tidemark/internal/console"
 	"github.com/tidemark-io/tidemark/internal/controller"
+	"github.com/tidemark-io/tidemark/internal/groups"
 	"github.com/tidemark-io/tidemark/internal/registry"
 	"github.com/tidemark-io/tidemark/internal/replica"
 	"github.com/tidemark-io/tidemark/internal/server"
@@ -44,6 +45,7 @@ type Broker struct {
 	state    *state
 	table    *replica.Table
 	admin    *controller.Admin
+	groups   *groups.Coordinator
 	disk     *diskWatcher
 	running  atomic.Pointer[parts] // for the console, which asks at any time
 }

@@ -18,7 +18,9 @@ func (b *Broker) serve(ctx context.Context, ports *ports) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, background := errgroup.WithContext(background)
-	for _, run := range []func(context.Context) error{b.logs.Run, b.table.Run, b.disk.run, b.state.watchConfigs, b.watchRegistry, b.recordErrors} {
+	for _, run := range []func(context.Context) error{
+		b.logs.Run, b.table.Run, b.groups.Run, b.disk.run, b.state.watchConfigs, b.watchRegistry, b.recordErrors,
+	} {
 		group.Go(func() error { return b.work(background, run) })
 	}
 	member := newMembership(b)
@@ -74,7 +76,7 @@ func (b *Broker) serverConfig(ports *ports) server.Config {
 	ids := newProducerIDs(b.cluster, b.config.BrokerID)
 	return server.Config{
 		Broker: b.config.BrokerID, Listeners: ports.clients, Image: b.state.load, WaitImage: b.state.wait, Table: b.table,
-		ProducerIDs: ids.take, Configs: b.configs, Admin: b.admin, LogDir: b.config.DataDir, FreeBytes: b.config.FreeBytes,
+		ProducerIDs: ids.take, Configs: b.configs, Admin: b.admin, Groups: b.groups, LogDir: b.config.DataDir, FreeBytes: b.config.FreeBytes,
 		LogLevel: b.config.LogLevel, Logger: b.logger, Registerer: b.gatherer, Now: b.config.Now,
 		Limits: server.Limits{
 			RequestBytesMax:  int32(b.setting("socket.request.max.bytes")),

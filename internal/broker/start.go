@@ -206,7 +206,8 @@ func (b *Broker) assemble(ctx context.Context) (err error) {
 		slot: make(chan struct{}, 1),
 	}
 	b.table, err = replica.NewTable(replica.Config{
-		Broker: b.config.BrokerID, Logs: b.logs, TopicConfig: b.state.topicConfig, ISR: b.state, Logger: b.logger, Registerer: b.gatherer,
+		Broker: b.config.BrokerID, Logs: b.logs, TopicConfig: b.state.topicConfig, ISR: b.state, Roles: roles{b}, Logger: b.logger,
+		Registerer: b.gatherer,
 	})
 	if err != nil {
 		return err
@@ -225,6 +226,10 @@ func (b *Broker) assemble(ctx context.Context) (err error) {
 		Partitions: int32(b.setting("num.partitions")), Replication: int16(b.setting("default.replication.factor")),
 		DeletionDisabled: !b.configs.Bool(emptyImage, "delete.topic.enable"), CheckBroker: b.configs.CheckBroker,
 	})
+	if b.groups, err = b.newGroups(); err != nil {
+		return err
+	}
+	b.state.topicsDeleted = b.groups.TopicsDeleted
 	if err := b.registerMetrics(); err != nil {
 		return err
 	}

@@ -264,6 +264,7 @@ func each[T any](items []T, do func(T)) {
 
 // assign opens the log if need be, and gives the replica its role.
 func (t *Table) assign(a assignment) error {
+	defer t.roleChanged(a.topic, a.partition)
 	if r, found := t.Get(a.partition.Topic, a.partition.Partition); found {
 		return r.roleChanged(a.state, 0)
 	}
@@ -340,5 +341,6 @@ func (t *Table) drop(p meta.TopicIDPartition, reason error) {
 	t.mu.Unlock()
 	if found {
 		r.exclude(func() { r.close(reason) })
+		t.roleChanged(r.topic, p)
 	}
 }

@@ -275,6 +275,7 @@ func (r *Replica) fail(err error) {
 	if r.close(errors.Join(ErrStorage, err)) {
 		r.table.logger.Error("replica offline: its log failed",
 			slog.String("topic", r.topic), slog.Int("partition", int(r.partition)), slog.Any("err", err))
+		r.table.roleChanged(r.topic, meta.TopicIDPartition{Topic: r.id, Partition: r.partition})
 	}
 }
 

@@ -26,6 +26,8 @@ type Config struct {
 	TopicConfig func(id meta.TopicID, name string) commitlog.Config
 	// ISR writes partition values for leaders; nil if this broker never does.
 	ISR ISRWriter
+	// Roles hears of leadership; nil if nobody wants to.
+	Roles RoleListener
 
 	// Logger receives one line for each change of a replica.
 	Logger *slog.Logger
@@ -37,6 +39,13 @@ type Config struct {
 type ISRWriter interface {
 	// WriteFlushed sets `flushed` in the value that it is given, if the registry still holds that version.
 	WriteFlushed(ctx context.Context, partition meta.TopicIDPartition, value meta.Partition) error
+}
+
+// RoleListener hears of leadership: the coordinators whose partitions are led here.
+type RoleListener interface {
+	// RoleChanged says that the role or the epoch of a replica may have changed, or that it is gone: look again. It is
+	// called without locks, after the change, on the goroutine that makes it, and must not block.
+	RoleChanged(topic string, partition meta.TopicIDPartition)
 }
 
 // Table is the replicas that this broker hosts. Make one with NewTable, run it, and feed it with Apply.
@@ -111,6 +120,13 @@ func (t *Table) Run(ctx context.Context) error {
 		case <-ticker.C:
 			t.retryOffline(ctx)
 		}
+	}
+}
+
+// roleChanged tells whoever wants to hear of leadership.
+func (t *Table) roleChanged(topic string, partition meta.TopicIDPartition) {
+	if t.config.Roles != nil {
+		t.config.Roles.RoleChanged(topic, partition)
 	}
 }
 

@@ -110,6 +110,7 @@ func ids(brokers []meta.BrokerID) []int32 {
 const (
 	operationsNotAsked int32 = -1 << 31
 	topicOperations    int32 = 3576 // read, write, create, delete, alter, describe, describe configs, alter configs
+	groupOperations    int32 = 3400 // read, delete, describe, configs
 	clusterOperations  int32 = 8096 // create, alter, describe, cluster action, configs, idempotent write, tokens
 )
 

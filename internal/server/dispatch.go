@@ -19,7 +19,7 @@ import (
 // the protocol has no word for. The handler need not set the response's version. req and its byte fields are its own
 // to keep.
 func (s *Server) served() []handler {
-	return []handler{
+	handlers := []handler{
 		overlapping(wire.KeyProduce, s.produce),
 		overlapping(wire.KeyFetch, s.fetch),
 		answer(s.listOffsets),
@@ -41,6 +41,21 @@ func (s *Server) served() []handler {
 		answer(s.listConfigResources),
 		answer(s.describeTopicPartitions),
 	}
+	if s.config.Groups == nil {
+		return handlers
+	}
+	return append(handlers,
+		answer(s.offsetCommit),
+		answer(s.offsetFetch),
+		answer(s.joinGroup),
+		answer(s.heartbeat),
+		answer(s.leaveGroup),
+		answer(s.syncGroup),
+		answer(s.describeGroups),
+		answer(s.listGroups),
+		answer(s.deleteGroups),
+		answer(s.offsetDelete),
+	)
 }
 
 // client is what a handler may know of the connection that asks.

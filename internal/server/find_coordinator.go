@@ -15,29 +15,48 @@ const (
 	shareCoordinator       int8 = 2
 )
 
-// findCoordinator tells a client which broker coordinates its group or transactions (key 10). None does yet: every key
-// gets an error that no client retries, so that it fails at once and says why.
-func (s *Server) findCoordinator(_ context.Context, _ *client, req *kmsg.FindCoordinatorRequest) (kmsg.Response, error) {
+// findCoordinator tells a client which broker coordinates its group (key 10). Transactions and share groups have none:
+// they get an error that no client retries, so that it fails at once and says why.
+func (s *Server) findCoordinator(ctx context.Context, c *client, req *kmsg.FindCoordinatorRequest) (kmsg.Response, error) {
 	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
-	code, message := noCoordinator(req.CoordinatorType)
 	if req.Version < 4 {
-		resp.ErrorCode, resp.ErrorMessage = code, &message
-		resp.NodeID, resp.Port = -1, -1
+		only := s.coordinatorOf(ctx, c, req.CoordinatorType, req.CoordinatorKey)
+		resp.ErrorCode, resp.ErrorMessage = only.ErrorCode, only.ErrorMessage
+		resp.NodeID, resp.Host, resp.Port = only.NodeID, only.Host, only.Port
 		return resp, nil
 	}
 	for _, key := range req.CoordinatorKeys {
-		c := kmsg.NewFindCoordinatorResponseCoordinator()
-		c.Key, c.NodeID, c.Port = key, -1, -1
-		c.ErrorCode, c.ErrorMessage = code, &message
-		resp.Coordinators = append(resp.Coordinators, c)
+		resp.Coordinators = append(resp.Coordinators, s.coordinatorOf(ctx, c, req.CoordinatorType, key))
 	}
 	return resp, nil
+}
+
+func (s *Server) coordinatorOf(ctx context.Context, c *client, kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
+	resp := kmsg.NewFindCoordinatorResponseCoordinator()
+	resp.Key, resp.NodeID, resp.Port = key, -1, -1
+	if kind != groupCoordinator || s.config.Groups == nil {
+		code, message := noCoordinator(kind)
+		resp.ErrorCode, resp.ErrorMessage = code, &message
+		return resp
+	}
+	broker, code := s.config.Groups.Locate(ctx, key)
+	at, _, found := s.endpointOf(s.config.Image(), c, broker)
+	switch {
+	case code != 0:
+		resp.ErrorCode = code
+	case !found: // it is not alive, or has no such listener
+		resp.ErrorCode = kerr.CoordinatorNotAvailable.Code
+	default:
+		resp.NodeID, resp.Host, resp.Port = int32(broker), at.host, at.port
+		resp.ErrorMessage = new(string)
+	}
+	return resp
 }
 
 func noCoordinator(kind int8) (code int16, message string) {
 	switch kind {
 	case groupCoordinator:
-		return kerr.UnsupportedVersion.Code, "this broker does not serve consumer groups: assign partitions by hand"
+		return kerr.UnsupportedVersion.Code, "this server does not serve consumer groups: assign partitions by hand"
 	case transactionCoordinator:
 		return kerr.UnsupportedVersion.Code, "this broker does not serve transactions: remove transactional.id"
 	case shareCoordinator:

@@ -9,7 +9,7 @@ import (
 // Keys lists the broker's configuration keys about clients: listeners, connections, requests, security, and the
 // coordinators that clients use. They are Kafka's, with the differences that the defaults of listeners and
 // advertised.listeners make.
-var Keys = slices.Concat(serverKeys, coordinatorKeys, securityKeys)
+var Keys = slices.Concat(serverKeys, classicGroupKeys, coordinatorKeys, securityKeys)
 
 var serverKeys = inBroker(false, []meta.ConfigKey{
 	{
@@ -113,7 +113,7 @@ var serverKeys = inBroker(false, []meta.ConfigKey{
 		Doc: "Threads that read and write connections. Each connection here has its own goroutine.",
 	},
 	{
-		Name: "offset.metadata.max.bytes", Type: meta.IntType, HasDefault: true, Default: "4096", NoEffect: true,
+		Name: "offset.metadata.max.bytes", Type: meta.IntType, HasDefault: true, Default: "4096",
 		Doc: "Largest text stored with a committed offset, in bytes.",
 	},
 	{

@@ -2,7 +2,7 @@ package server
 
 import "github.com/tidemark-io/tidemark/internal/meta"
 
-// coordinatorKeys are accepted and described; groups and transactions are not served yet.
+// coordinatorKeys are accepted and described; what they are about is not served yet.
 var coordinatorKeys = inBroker(true, []meta.ConfigKey{
 	{
 		Name: "group.coordinator.rebalance.protocols", Type: meta.ListType, HasDefault: true, Default: "classic,consumer,streams", Valid: meta.ListOf("consumer", "classic", "share", "streams"),
@@ -21,56 +21,8 @@ var coordinatorKeys = inBroker(true, []meta.ConfigKey{
 		Doc: "Milliseconds that the group coordinator gathers writes; -1 adapts.",
 	},
 	{
-		Name: "offsets.commit.timeout.ms", Type: meta.IntType, HasDefault: true, Default: "5000", Valid: meta.AtLeast(1),
-		Doc: "Milliseconds that an offset commit waits for its replicas.",
-	},
-	{
-		Name: "offsets.load.buffer.size", Type: meta.IntType, HasDefault: true, Default: "5242880", Valid: meta.AtLeast(1),
-		Doc: "Bytes read at once when offsets are loaded.",
-	},
-	{
-		Name: "offsets.topic.replication.factor", Type: meta.ShortType, HasDefault: true, Default: "3", Valid: meta.AtLeast(1),
-		Doc: "Replicas of the offsets topic.",
-	},
-	{
-		Name: "offsets.topic.num.partitions", Type: meta.IntType, HasDefault: true, Default: "50", Valid: meta.AtLeast(1),
-		Doc: "Partitions of the offsets topic; do not change it once the topic exists.",
-	},
-	{
-		Name: "offsets.topic.segment.bytes", Type: meta.IntType, HasDefault: true, Default: "104857600", Valid: meta.AtLeast(1),
-		Doc: "Segment size of the offsets topic.",
-	},
-	{
-		Name: "offsets.topic.compression.codec", Type: meta.IntType, HasDefault: true, Default: "0",
-		Doc: "Compression of the offsets topic, as the number of the codec.",
-	},
-	{
 		Name: "group.coordinator.cached.buffer.max.bytes", Type: meta.IntType, HasDefault: true, Default: "1048588", Valid: meta.AtLeast(512 << 10), Dynamic: meta.ClusterWide,
 		Doc: "Largest write buffer that the group coordinator keeps.",
-	},
-	{
-		Name: "offsets.retention.minutes", Type: meta.IntType, HasDefault: true, Default: "10080", Valid: meta.AtLeast(1),
-		Doc: "Minutes that the offsets of an empty group are kept.",
-	},
-	{
-		Name: "offsets.retention.check.interval.ms", Type: meta.LongType, HasDefault: true, Default: "600000", Valid: meta.AtLeast(1),
-		Doc: "Milliseconds between removals of old offsets.",
-	},
-	{
-		Name: "group.min.session.timeout.ms", Type: meta.IntType, HasDefault: true, Default: "6000",
-		Doc: "Shortest session timeout of a classic member.",
-	},
-	{
-		Name: "group.max.session.timeout.ms", Type: meta.IntType, HasDefault: true, Default: "1800000",
-		Doc: "Longest session timeout of a classic member.",
-	},
-	{
-		Name: "group.initial.rebalance.delay.ms", Type: meta.IntType, HasDefault: true, Default: "3000",
-		Doc: "Milliseconds that the first rebalance of a new classic group waits for more members.",
-	},
-	{
-		Name: "group.max.size", Type: meta.IntType, HasDefault: true, Default: "2147483647", Valid: meta.AtLeast(1),
-		Doc: "Members of a classic group at most.",
 	},
 	{
 		Name: "group.consumer.session.timeout.ms", Type: meta.IntType, HasDefault: true, Default: "45000", Valid: meta.AtLeast(1),

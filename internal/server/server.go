@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemark-io/tidemark/internal/controller"
+	"github.com/tidemark-io/tidemark/internal/groups"
 	"github.com/tidemark-io/tidemark/internal/meta"
 	"github.com/tidemark-io/tidemark/internal/replica"
 	"github.com/tidemark-io/tidemark/internal/wire"
@@ -40,6 +41,8 @@ type Config struct {
 	Configs *ConfigTable
 	// Admin changes the cluster.
 	Admin *controller.Admin
+	// Groups coordinates consumer groups; nil if none are served.
+	Groups *groups.Coordinator
 	// LogDir is the data directory, as DescribeLogDirs names it, and FreeBytes tells the space of its disk.
 	LogDir    string
 	FreeBytes func(dir string) (free, total uint64, err error)

@@ -65,10 +65,93 @@ var requestFields = map[int16][]field{
 		fixed(1).from(8).to(10), // include cluster operations
 		fixed(1).from(8),        // include topic operations
 	},
+	8: { // OffsetCommit
+		text(),                 // group
+		fixed(4),               // generation
+		text(),                 // member id
+		text().null().from(7),  // instance id
+		fixed(8).from(2).to(4), // retention
+		array(
+			text().to(9),
+			fixed(16).from(10), // topic id
+			array(
+				fixed(4),         // partition
+				fixed(8),         // offset
+				fixed(4).from(6), // leader epoch
+				text().null(),    // metadata
+			),
+		),
+	},
+	9: { // OffsetFetch
+		text().to(7), // group
+		array(
+			text(),
+			list(fixed(4)),
+		).to(7).nullFrom(2),
+		array(
+			text(),                // group
+			text().null().from(9), // member id
+			fixed(4).from(9),      // member epoch
+			array(
+				text().to(9),
+				fixed(16).from(10), // topic id
+				list(fixed(4)),
+			).null(),
+		).from(8),
+		fixed(1).from(7), // require stable
+	},
 	10: { // FindCoordinator
 		text().to(3),
 		fixed(1).from(1),
 		list(text()).from(4),
+	},
+	11: { // JoinGroup
+		text(),                // group
+		fixed(4),              // session timeout
+		fixed(4).from(1),      // rebalance timeout
+		text(),                // member id
+		text().null().from(5), // instance id
+		text(),                // protocol type
+		array(
+			text(),
+			opaque(),
+		),
+		text().null().from(8), // reason
+	},
+	12: { // Heartbeat
+		text(),
+		fixed(4),
+		text(),
+		text().null().from(3),
+	},
+	13: { // LeaveGroup
+		text(),
+		text().to(2),
+		array(
+			text(),
+			text().null(),
+			text().null().from(5), // reason
+		).from(3),
+	},
+	14: { // SyncGroup
+		text(),
+		fixed(4),
+		text(),
+		text().null().from(3), // instance id
+		text().null().from(5), // protocol type
+		text().null().from(5), // protocol
+		array(
+			text(),
+			opaque(),
+		),
+	},
+	15: { // DescribeGroups
+		list(text()),
+		fixed(1).from(3),
+	},
+	16: { // ListGroups
+		list(text()).from(4),
+		list(text()).from(5),
 	},
 	18: { // ApiVersions
 		text().from(3),
@@ -167,6 +250,9 @@ var requestFields = map[int16][]field{
 		fixed(4),
 		fixed(1),
 	},
+	42: { // DeleteGroups
+		list(text()),
+	},
 	44: { // IncrementalAlterConfigs
 		array(
 			fixed(1),
@@ -178,6 +264,15 @@ var requestFields = map[int16][]field{
 			),
 		),
 		fixed(1),
+	},
+	47: { // OffsetDelete
+		text(),
+		array(
+			text(),
+			array(
+				fixed(4),
+			),
+		),
 	},
 	60: { // DescribeCluster
 		fixed(1),
