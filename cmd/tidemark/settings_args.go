@@ -59,6 +59,8 @@ func explained(doing string, err error, message string) error {
 		switch {
 		case code.Message == "UNKNOWN_TOPIC_OR_PARTITION" && (message == "" || message == code.Description):
 			message = "there is no such topic"
+		case code.Message == "UNKNOWN_TOPIC_ID" && (message == "" || message == code.Description):
+			message = "the topic was deleted meanwhile"
 		case message == "":
 			message = code.Description
 		}

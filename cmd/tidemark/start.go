@@ -141,7 +141,7 @@ func announce(io streams, node *broker.Broker, dataDir string) {
 	address := node.Addrs()[0]
 	host, port, _ := net.SplitHostPort(address.String())
 	loopback := net.ParseIP(host).IsLoopback()
-	if loopback {
+	if host == "127.0.0.1" {
 		host = "localhost"
 	}
 	fmt.Fprintf(io.out, "ready tidemark=%s address=%s data=%s ms=%d\n", versionNumber(), net.JoinHostPort(host, port), dataDir,

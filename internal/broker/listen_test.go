@@ -80,3 +80,33 @@ func TestListenFaults(t *testing.T) {
 		}
 	}
 }
+
+// TestLoopbackBeyondLocalhost proves that clients of a listener on ::1 alone are not sent to 127.0.0.1, where localhost
+// leads. (U-132)
+func TestLoopbackBeyondLocalhost(t *testing.T) {
+	for host, told := range map[string]string{"127.0.0.2": "127.0.0.2", "127.0.0.1": "", "localhost": "", "": "", "0.0.0.0": ""} {
+		b, err := New(Config{
+			BrokerID: 1, DataDir: t.TempDir(), AdminOff: true, Listeners: []Listener{{Name: "PLAINTEXT", Address: Address{Host: host}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports, err := b.listen(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range ports.clients {
+			if l.Host != told || told != "" && int(l.Port) != portOf(l.Net.Addr()) {
+				t.Errorf("listener on %q: clients are told %q port %d", host, l.Host, l.Port)
+			}
+		}
+		if err := ports.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for host, want := range map[string]bool{"::1": true, "127.0.0.1": false, "localhost": false, "::": false, "10.0.0.1": false} {
+		if got := beyondLocalhost(host); got != want {
+			t.Errorf("%s: %t", host, got)
+		}
+	}
+}

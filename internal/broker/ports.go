@@ -17,6 +17,13 @@ type ports struct {
 	profiles net.Listener
 }
 
+// beyondLocalhost tells whether host is a loopback address that the name localhost need not lead to, such as ::1 alone: a
+// client that was told "localhost" would try 127.0.0.1.
+func beyondLocalhost(host string) bool {
+	ip := net.ParseIP(host)
+	return ip.IsLoopback() && !ip.Equal(net.IPv4(127, 0, 0, 1))
+}
+
 func (b *Broker) listen(ctx context.Context) (_ *ports, err error) {
 	p := &ports{}
 	defer func() {
@@ -31,8 +38,11 @@ func (b *Broker) listen(ctx context.Context) (_ *ports, err error) {
 		}
 		for _, open := range opened {
 			client := server.Listener{Net: open, Name: l.Name}
-			if l.Advertised != nil {
+			switch {
+			case l.Advertised != nil:
 				client.Host, client.Port = l.Advertised.Host, int32(l.Advertised.Port)
+			case beyondLocalhost(l.Host):
+				client.Host, client.Port = l.Host, int32(portOf(open.Addr()))
 			}
 			p.clients = append(p.clients, client)
 		}
