@@ -34,7 +34,8 @@ type Appended struct {
 	Base, Last int64
 	// LogStart is the log start at the time.
 	LogStart int64
-	// LogAppendTime is the timestamp that the log gave to all records, or −1 if they keep their own.
+	// LogAppendTime is the timestamp that the log gave to all records, or −1 if they keep their own. Of a Duplicate it is
+	// the greatest timestamp of the first append in either case, as Kafka answers.
 	LogAppendTime int64
 	// Count is the number of records.
 	Count int
@@ -228,10 +229,7 @@ func (l *Log) reserve(op *appendOp, in Append, out *Appended) (wait bool, err er
 				if duplicate != nil {
 					*out = Appended{
 						Base: duplicate.firstOffset(), Last: duplicate.lastOffset, LogStart: out.LogStart,
-						LogAppendTime: out.LogAppendTime, Count: out.Count, Duplicate: true,
-					}
-					if out.LogAppendTime >= 0 {
-						out.LogAppendTime = duplicate.timestamp
+						LogAppendTime: duplicate.timestamp, Count: out.Count, Duplicate: true,
 					}
 					if duplicate.lastOffset < l.mu.end {
 						return false, nil

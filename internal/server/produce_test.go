@@ -163,9 +163,14 @@ func TestProduceDuplicate(t *testing.T) {
 	socket := start(t, config).dial()
 	for i := range int32(3) {
 		batch := batchOf(t, record.BuilderOptions{HasProducer: true, ProducerID: 5, BaseSequence: i}, "v")
-		for range 2 {
-			if got := produced(t, socket, produceTo(9, 0, bytes.Clone(batch))); got.ErrorCode != 0 || got.BaseOffset != int64(i) {
-				t.Errorf("batch %d: code %d, offset %d", i, got.ErrorCode, got.BaseOffset)
+		first, _, err := record.Next(batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, appendTime := range []int64{-1, first.MaxTimestamp()} { // of a duplicate Kafka answers the batch's own time
+			got := produced(t, socket, produceTo(9, 0, bytes.Clone(batch)))
+			if got.ErrorCode != 0 || got.BaseOffset != int64(i) || got.LogAppendTime != appendTime {
+				t.Errorf("batch %d: code %d, offset %d, append time %d, want %d", i, got.ErrorCode, got.BaseOffset, got.LogAppendTime, appendTime)
 			}
 		}
 	}
