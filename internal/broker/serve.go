@@ -79,12 +79,13 @@ func (b *Broker) serverConfig(ports *ports) server.Config {
 		ProducerIDs: ids.take, Configs: b.configs, Admin: b.admin, Groups: b.groups, LogDir: b.config.DataDir, FreeBytes: b.config.FreeBytes,
 		LogLevel: b.config.LogLevel, Logger: b.logger, Registerer: b.gatherer, Now: b.config.Now,
 		Limits: server.Limits{
-			RequestBytesMax:  int32(b.setting("socket.request.max.bytes")),
-			InFlightBytesMax: max(b.setting("queued.max.request.bytes"), 0),
-			ConnectionsMax:   int(b.setting("max.connections")),
-			IdleTimeout:      b.duration("connections.max.idle.ms"),
-			FetchBytesMax:    int32(b.setting("fetch.max.bytes")),
-			FetchSessionsMax: int(b.setting("max.incremental.fetch.session.cache.slots")),
+			RequestBytesMax:     int32(b.setting("socket.request.max.bytes")),
+			InFlightBytesMax:    max(b.setting("queued.max.request.bytes"), 0),
+			ConnectionsMax:      int(b.setting("max.connections")),
+			ConnectionsPerIPMax: int(b.setting("max.connections.per.ip")),
+			IdleTimeout:         b.duration("connections.max.idle.ms"),
+			FetchBytesMax:       int32(b.setting("fetch.max.bytes")),
+			FetchSessionsMax:    int(b.setting("max.incremental.fetch.session.cache.slots")),
 		},
 	}
 }

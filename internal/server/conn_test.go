@@ -386,11 +386,18 @@ func TestPanicEndsOneConnection(t *testing.T) {
 	}
 }
 
-// TestConnectionsMax closes what comes above the limit.
+// TestConnectionsMax closes what comes above a limit, of all connections or of those from one address.
 func TestConnectionsMax(t *testing.T) {
-	s := start(t, Config{Limits: Limits{ConnectionsMax: 1}})
-	first := s.dial()
-	ping(t, first)
-	closed(t, s.dial())
-	ping(t, first)
+	for _, limits := range []Limits{{ConnectionsMax: 1}, {ConnectionsPerIPMax: 1}} {
+		s := start(t, Config{Limits: limits})
+		first := s.dial()
+		ping(t, first)
+		closed(t, s.dial())
+		ping(t, first)
+		for host, refused := range map[string]bool{"127.0.0.1": true, "::ffff:127.0.0.1": true, "10.0.0.1": limits.ConnectionsMax > 0} {
+			if got := s.crowded(&net.TCPAddr{IP: net.ParseIP(host)}); (got != nil) != refused {
+				t.Errorf("%+v: one more from %s: %v", limits, host, got)
+			}
+		}
+	}
 }

@@ -31,8 +31,9 @@ const (
 	refusedLength    = "frame_length"
 	refusedMalformed = "malformed"
 	// refusedAccept and refusedConnections are no fault of what the peer sent.
-	refusedAccept      = "accept"
-	refusedConnections = "max_connections"
+	refusedAccept        = "accept"
+	refusedConnections   = "max_connections"
+	refusedConnectionsIP = "max_connections_per_ip"
 )
 
 const keySaslHandshake = 17

@@ -77,8 +77,8 @@ var serverKeys = inBroker(false, []meta.ConfigKey{
 		Doc: "Connections that may wait to be accepted. The operating system's own limit is used.",
 	},
 	{
-		Name: "max.connections.per.ip", Type: meta.IntType, HasDefault: true, Default: "2147483647", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide, NoEffect: true,
-		Doc: "Connections from one address.",
+		Name: "max.connections.per.ip", Type: meta.IntType, HasDefault: true, Default: "2147483647", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide,
+		Doc: "Connections from one address. A change takes effect at the next start.",
 	},
 	{
 		Name: "max.connections.per.ip.overrides", Type: meta.StringType, HasDefault: true, Dynamic: meta.ClusterWide, NoEffect: true,

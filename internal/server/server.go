@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -71,6 +72,8 @@ type Limits struct {
 	PoolBytesMax int64
 	// ConnectionsMax is the number of connections at which new ones are closed at once: max.connections. Default none.
 	ConnectionsMax int
+	// ConnectionsPerIPMax is the same for the connections from one address: max.connections.per.ip. Default none.
+	ConnectionsPerIPMax int
 	// UnansweredMax is the number of unanswered requests at which a connection is read no further (D13). Default 64.
 	UnansweredMax int
 	// IdleTimeout closes a connection that sends nothing while nothing is owed to it: connections.max.idle.ms, default
@@ -159,6 +162,7 @@ type Server struct {
 	open    struct {
 		sync.Mutex
 		conns map[*conn]struct{}
+		from  map[netip.Addr]int // open connections by the peer's address
 	}
 }
 
@@ -185,7 +189,7 @@ func New(config Config) (*Server, error) {
 	}
 	s := &Server{config: config, log: config.Logger, pool: wire.NewPool(config.PoolBytesMax)}
 	s.budget = &budget{bytesMax: config.InFlightBytesMax, growWait: config.FirstFrameTimeout}
-	s.open.conns = make(map[*conn]struct{})
+	s.open.conns, s.open.from = make(map[*conn]struct{}), make(map[netip.Addr]int)
 	s.sessions = newFetchSessions(config.FetchSessionsMax, config.Now)
 	for _, h := range s.served() {
 		s.handlers[h.key] = h
@@ -249,15 +253,44 @@ func (s *Server) accept(ctx context.Context, l *Listener) error {
 			sleep(ctx, pause)
 			continue
 		}
-		if most := s.config.ConnectionsMax; most > 0 && s.metrics.connections.Load() >= int64(most) {
-			s.refused(socket.RemoteAddr(), &refusal{
-				refusedConnections, fmt.Sprintf("%d connections are open", most), "raise max.connections, or find who opens so many",
-			})
+		if refused := s.crowded(socket.RemoteAddr()); refused != nil {
+			s.refused(socket.RemoteAddr(), refused)
 			_ = socket.Close()
 			continue
 		}
 		go s.opened(socket, l).run(ctx)
 	}
+}
+
+// crowded says why one connection more from peer is too many; nil if it is not.
+func (s *Server) crowded(peer net.Addr) *refusal {
+	if most := s.config.ConnectionsMax; most > 0 && s.metrics.connections.Load() >= int64(most) {
+		return &refusal{
+			refusedConnections, fmt.Sprintf("%d connections are open", most), "raise max.connections, or find who opens so many",
+		}
+	}
+	from, most := addressOf(peer), s.config.ConnectionsPerIPMax
+	if most <= 0 || !from.IsValid() {
+		return nil
+	}
+	s.open.Lock()
+	defer s.open.Unlock()
+	if s.open.from[from] < most {
+		return nil
+	}
+	return &refusal{
+		refusedConnectionsIP, fmt.Sprintf("%d connections from this address are open", most),
+		"raise max.connections.per.ip, or find what opens so many there",
+	}
+}
+
+// addressOf is the address of a peer without its port; invalid on networks that have none.
+func addressOf(peer net.Addr) netip.Addr {
+	tcp, ok := peer.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap()
 }
 
 // sleep waits for d or the end of ctx.
@@ -279,6 +312,7 @@ func (s *Server) opened(socket net.Conn, l *Listener) *conn {
 	s.open.Lock()
 	defer s.open.Unlock()
 	s.open.conns[c] = struct{}{}
+	s.open.from[addressOf(socket.RemoteAddr())]++
 	return c
 }
 
@@ -286,6 +320,10 @@ func (s *Server) opened(socket net.Conn, l *Listener) *conn {
 func (s *Server) forget(c *conn) {
 	s.open.Lock()
 	delete(s.open.conns, c)
+	from := addressOf(c.socket.RemoteAddr())
+	if s.open.from[from]--; s.open.from[from] == 0 {
+		delete(s.open.from, from)
+	}
 	s.open.Unlock()
 	s.metrics.connections.Add(-1)
 	s.running.Done()
