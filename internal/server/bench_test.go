@@ -146,7 +146,7 @@ func benchServer(b *testing.B) *exchange {
 // BenchmarkProduce is one request and its answer over loopback, acks=1, at a time or five in flight, beside a server that
 // does no more than read the frame, check its CRC, write it to a file and answer.
 func BenchmarkProduce(b *testing.B) {
-	for _, bytes := range []int{1 << 10, 16 << 10, 1 << 20} {
+	for _, bytes := range []int{1 << 10, 16 << 10, 1 << 20, 6 << 20} {
 		for _, inFlight := range []int{1, 5} {
 			b.Run(fmt.Sprintf("%dKiB/inflight=%d", bytes>>10, inFlight), func(b *testing.B) {
 				req := produceTo(9, 0, batchOf(b, record.BuilderOptions{}, strings.Repeat("x", bytes)))
@@ -162,7 +162,7 @@ func BenchmarkProduce(b *testing.B) {
 				}, len(e.ask(b, frame)), nil, 0)
 				yardstick.Run(b, yardstick.Contest{
 					Ours: e.rounds(frame, inFlight), Raw: bare.rounds(frame, inFlight),
-					Turn: max(5, 200>>(bytes>>16)), Bytes: int64(len(frame)),
+					Turn: max(5, 200>>min(bytes>>16, 8)), Bytes: int64(len(frame)),
 				})
 			})
 		}

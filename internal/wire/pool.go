@@ -4,27 +4,35 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// Size classes of a Pool: powers of two from 2 KiB to 4 MiB. A bigger buffer is made for its user and left to the
-// garbage collector, so that one huge request does not keep its memory for ever.
+// Size classes of a Pool: powers of two from 2 KiB to 16 MiB, which holds what clients send by default: a request of a
+// batch of 1 MB for each of a dozen partitions. A bigger buffer is made for its user and left to the garbage collector.
 const (
 	classShiftMin = 11
-	classShiftMax = 22
+	classShiftMax = 24
 )
 
-// Pool hands out byte buffers from free lists by size class. The bytes kept on the lists are capped. It is safe for
-// concurrent use.
+// trimInterval is how long a buffer may lie unused before its memory is given back.
+const trimInterval = 30 * time.Second
+
+// Pool hands out byte buffers from free lists by size class. The bytes kept on the lists are capped, and what nobody has
+// needed for a while is dropped. It is safe for concurrent use.
 type Pool struct {
 	keepBytesMax int64
 	poison       bool
 
 	mu struct {
 		sync.Mutex
-		free      [classShiftMax - classShiftMin + 1][]*Buffer
+		free      [classes][]*Buffer
+		unused    [classes]int // the shortest that each list has been since the last trim
 		keepBytes int64
+		trimming  bool // a trim is due
 	}
 }
+
+const classes = classShiftMax - classShiftMin + 1
 
 // NewPool makes a pool that keeps at most keepBytesMax bytes of free buffers.
 func NewPool(keepBytesMax int64) *Pool { return &Pool{keepBytesMax: keepBytesMax} }
@@ -107,8 +115,33 @@ func (p *Pool) take(class int) *Buffer {
 	b := list[len(list)-1]
 	list[len(list)-1] = nil
 	p.mu.free[class] = list[:len(list)-1]
+	p.mu.unused[class] = min(p.mu.unused[class], len(list)-1)
 	p.mu.keepBytes -= int64(len(b.Bytes))
 	return b
+}
+
+// trim drops, from each list, the buffers that were on it all the time since the last trim.
+func (p *Pool) trim() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for class, list := range p.mu.free {
+		n := p.mu.unused[class]
+		kept := copy(list, list[n:])
+		clear(list[kept:])
+		p.mu.free[class] = list[:kept]
+		p.mu.unused[class] = kept
+		p.mu.keepBytes -= int64(n) << (classShiftMin + class)
+	}
+	p.mu.trimming = false
+	p.trimLaterLocked()
+}
+
+// trimLaterLocked arranges for the next trim, unless there is nothing to drop.
+func (p *Pool) trimLaterLocked() {
+	if p.mu.keepBytes > 0 && !p.mu.trimming {
+		p.mu.trimming = true
+		time.AfterFunc(trimInterval, p.trim)
+	}
 }
 
 func (p *Pool) put(b *Buffer) {
@@ -122,6 +155,7 @@ func (p *Pool) put(b *Buffer) {
 	if p.mu.keepBytes+int64(size) <= p.keepBytesMax {
 		p.mu.free[class] = append(p.mu.free[class], b)
 		p.mu.keepBytes += int64(size)
+		p.trimLaterLocked()
 	}
 }
 

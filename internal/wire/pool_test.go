@@ -1,6 +1,10 @@
 package wire
 
-import "testing"
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
 
 func TestPoolReusesBySizeClass(t *testing.T) {
 	p := NewPool(16 << 10)
@@ -37,6 +41,34 @@ func TestPoolKeepsNoMoreThanItsCap(t *testing.T) {
 	if got := p.KeptBytes(); got != 8<<10 {
 		t.Errorf("%d bytes are kept, want the cap of %d", got, 8<<10)
 	}
+}
+
+// A burst leaves buffers behind that nobody needs again: they go, those in use stay.
+func TestPoolDropsWhatIsNotUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(1 << 20)
+		var burst []*Buffer
+		for range 4 {
+			burst = append(burst, p.Get(4096))
+		}
+		for _, b := range burst {
+			b.Release()
+		}
+		for range 3 {
+			time.Sleep(trimInterval / 2)
+			p.Get(4096).Release()
+			time.Sleep(trimInterval / 2)
+			synctest.Wait()
+		}
+		if got := p.KeptBytes(); got != 4096 {
+			t.Errorf("%d bytes are kept, want the one buffer that is in use", got)
+		}
+		time.Sleep(3 * trimInterval)
+		synctest.Wait()
+		if got := p.KeptBytes(); got != 0 || p.mu.trimming {
+			t.Errorf("an unused pool keeps %d bytes, a trim is due: %t", got, p.mu.trimming)
+		}
+	})
 }
 
 func TestPoolBufferReleasedTwice(t *testing.T) {
