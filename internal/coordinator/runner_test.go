@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,7 @@ type sums struct {
 	writes   map[WriteID]sum
 	last     WriteID
 	deadline time.Time
-	woken    int
+	woken    atomic.Int32
 }
 
 type sum struct {
@@ -42,7 +43,7 @@ func (s *sums) Replay(r Record) error {
 func (s *sums) Loaded(time.Time) Effects { return Effects{} }
 
 func (s *sums) Wake(time.Time) Effects {
-	s.woken++
+	s.woken.Add(1)
 	s.deadline = time.Time{}
 	return Effects{}
 }
@@ -287,13 +288,13 @@ func TestRunnerWakes(t *testing.T) {
 		})
 		time.Sleep(time.Minute - 1)
 		synctest.Wait()
-		if r.sums.woken != 0 {
+		if r.sums.woken.Load() != 0 {
 			t.Error("woken too early")
 		}
 		time.Sleep(1)
 		synctest.Wait()
-		if r.sums.woken != 1 {
-			t.Errorf("woken %d times", r.sums.woken)
+		if r.sums.woken.Load() != 1 {
+			t.Errorf("woken %d times", r.sums.woken.Load())
 		}
 		r.end(t)
 	})
