@@ -86,8 +86,6 @@ func (m *Machine) Delete(call coordinator.Call, name string, now time.Time) coor
 	m.begin(now)
 	g := m.groups[name]
 	switch {
-	case name == "":
-		m.reply(call, deleteResponse(name, kerr.InvalidGroupID.Code))
 	case g == nil || g.state == dead:
 		m.reply(call, deleteResponse(name, kerr.GroupIDNotFound.Code))
 	case g.state != empty:
@@ -101,18 +99,6 @@ func (m *Machine) Delete(call coordinator.Call, name string, now time.Time) coor
 func deleteResponse(name string, code int16) *kmsg.DeleteGroupsResponseGroup {
 	resp := kmsg.NewDeleteGroupsResponseGroup()
 	resp.Group, resp.ErrorCode = name, code
-	var message string
-	switch code {
-	case 0:
-		return &resp
-	case kerr.GroupIDNotFound.Code:
-		message = "Group " + name + " not found."
-	case kerr.NonEmptyGroup.Code:
-		message = "The group is not empty."
-	default:
-		message = kerr.ErrorForCode(code).Error()
-	}
-	resp.ErrorMessage = &message
 	return &resp
 }
 

@@ -246,6 +246,8 @@ func (m *Machine) DeleteOffsets(call coordinator.Call, req *kmsg.OffsetDeleteReq
 	resp := kmsg.NewPtrOffsetDeleteResponse()
 	g := m.groups[req.Group]
 	switch {
+	case req.Group == "":
+		resp.ErrorCode = kerr.InvalidGroupID.Code
 	case g == nil || g.state == dead:
 		resp.ErrorCode = kerr.GroupIDNotFound.Code
 	case g.state != empty && g.protocolType != consumerType: // what its members read is not known

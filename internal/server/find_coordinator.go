@@ -23,6 +23,9 @@ func (s *Server) findCoordinator(ctx context.Context, c *client, req *kmsg.FindC
 		only := s.coordinatorOf(ctx, c, req.CoordinatorType, req.CoordinatorKey)
 		resp.ErrorCode, resp.ErrorMessage = only.ErrorCode, only.ErrorMessage
 		resp.NodeID, resp.Host, resp.Port = only.NodeID, only.Host, only.Port
+		if only.ErrorCode == 0 {
+			resp.ErrorMessage = kmsg.StringPtr("NONE") // Kafka's word for it
+		}
 		return resp, nil
 	}
 	for _, key := range req.CoordinatorKeys {

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -12,52 +14,53 @@ import (
 // topicIDVersion is the version of OffsetCommit and OffsetFetch that names topics by id.
 const topicIDVersion = 10
 
-// offsetCommit stores how far a group has read (key 8). Partitions that do not exist are refused one by one; the others
-// are committed together, and answered when they are.
+// offsetCommit stores how far a group has read (key 8). Partitions that do not exist are refused one by one, and come first
+// in the answer; the others are committed together, and answered when they are.
 func (s *Server) offsetCommit(ctx context.Context, _ *client, req *kmsg.OffsetCommitRequest) (kmsg.Response, error) {
 	resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
 	image := s.config.Image()
 	valid := *req
 	valid.Topics = nil
-	var into []*kmsg.OffsetCommitResponseTopicPartition // of the valid partitions, in order
-	resp.Topics = make([]kmsg.OffsetCommitResponseTopic, len(req.Topics))
 	for i := range req.Topics {
-		asked, answer := &req.Topics[i], &resp.Topics[i]
-		answer.Topic, answer.TopicID = asked.Topic, asked.TopicID
-		answer.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(asked.Partitions))
+		asked := &req.Topics[i]
 		topic, code := offsetsOf(image, req.Version, asked.Topic, asked.TopicID)
-		known := kmsg.NewOffsetCommitRequestTopic()
+		known, refused := kmsg.NewOffsetCommitRequestTopic(), kmsg.NewOffsetCommitResponseTopic()
+		refused.Topic, refused.TopicID = asked.Topic, asked.TopicID
+		known.Topic, known.TopicID = asked.Topic, asked.TopicID
 		if topic != nil {
 			known.Topic = topic.Name
-			if req.Version >= topicIDVersion {
-				known.TopicID = topic.ID
-			}
 		}
-		for j := range asked.Partitions {
-			p, at := &asked.Partitions[j], &answer.Partitions[j]
-			at.Partition, at.ErrorCode = p.Partition, code
-			switch {
-			case code != 0:
-			case p.Partition < 0 || int(p.Partition) >= len(topic.Partitions):
-				at.ErrorCode = kerr.UnknownTopicOrPartition.Code
-			default:
-				known.Partitions = append(known.Partitions, *p)
-				into = append(into, at)
+		for _, p := range asked.Partitions {
+			if code == 0 && p.Partition >= 0 && int(p.Partition) < len(topic.Partitions) {
+				known.Partitions = append(known.Partitions, p)
+				continue
 			}
+			entry := kmsg.NewOffsetCommitResponseTopicPartition()
+			entry.Partition, entry.ErrorCode = p.Partition, cmp.Or(code, kerr.UnknownTopicOrPartition.Code)
+			refused.Partitions = append(refused.Partitions, entry)
 		}
 		if len(known.Partitions) > 0 {
 			valid.Topics = append(valid.Topics, known)
 		}
+		if len(refused.Partitions) > 0 {
+			resp.Topics = append(resp.Topics, refused)
+		}
 	}
-	if len(into) == 0 && len(req.Topics) > 0 {
+	if len(valid.Topics) == 0 && len(req.Topics) > 0 {
 		return resp, nil
 	}
-	done := s.config.Groups.Commit(ctx, &valid)
-	for i := range done.Topics {
-		for j := range done.Topics[i].Partitions {
-			into[0].ErrorCode = done.Topics[i].Partitions[j].ErrorCode
-			into = into[1:]
+	for _, done := range s.config.Groups.Commit(ctx, &valid).Topics {
+		if req.Version >= topicIDVersion {
+			done.Topic = ""
 		}
+		at := slices.IndexFunc(resp.Topics, func(t kmsg.OffsetCommitResponseTopic) bool {
+			return t.Topic == done.Topic && t.TopicID == done.TopicID
+		})
+		if at < 0 {
+			resp.Topics = append(resp.Topics, done)
+			continue
+		}
+		resp.Topics[at].Partitions = append(resp.Topics[at].Partitions, done.Partitions...)
 	}
 	return resp, nil
 }

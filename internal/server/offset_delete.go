@@ -2,12 +2,14 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// offsetDelete deletes committed offsets of topics that the group does not read (key 47).
+// offsetDelete deletes committed offsets of topics that the group does not read (key 47). Partitions that
+// do not exist come first in the answer.
 func (s *Server) offsetDelete(ctx context.Context, _ *client, req *kmsg.OffsetDeleteRequest) (kmsg.Response, error) {
 	image := s.config.Image()
 	valid := *req
@@ -34,8 +36,17 @@ func (s *Server) offsetDelete(ctx context.Context, _ *client, req *kmsg.OffsetDe
 		}
 	}
 	resp := s.config.Groups.DeleteOffsets(ctx, &valid)
-	if resp.ErrorCode == 0 {
-		resp.Topics = append(resp.Topics, failed...)
+	if resp.ErrorCode != 0 {
+		return resp, nil
 	}
+	for _, done := range resp.Topics {
+		at := slices.IndexFunc(failed, func(t kmsg.OffsetDeleteResponseTopic) bool { return t.Topic == done.Topic })
+		if at < 0 {
+			failed = append(failed, done)
+			continue
+		}
+		failed[at].Partitions = append(failed[at].Partitions, done.Partitions...)
+	}
+	resp.Topics = failed
 	return resp, nil
 }
