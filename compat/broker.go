@@ -93,8 +93,12 @@ func (b *Broker) Log() string {
 	return string(text)
 }
 
-// Stop sends SIGTERM and waits; a broker that needs more than ten seconds is killed and that is an error.
+// Stop sends SIGTERM and waits; a broker that needs more than ten seconds is killed and that is an error. A broker that
+// has ended already is left alone.
 func (b *Broker) Stop() error {
+	if b.cmd.ProcessState != nil {
+		return nil
+	}
 	defer os.Remove(b.stderr.Name())
 	defer b.stderr.Close()
 	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -31,6 +31,7 @@ func TestKafkaReadsOurFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = broker.Stop() }) // after a failure
 	lines := manyLines(40_000)
 	small := []string{"--set", "segment.bytes=1048576", "--set", "index.interval.bytes=1024"}
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
