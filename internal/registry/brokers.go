@@ -17,6 +17,7 @@ type TakenError struct {
 	Holder Registration
 }
 
+// Error names the holder and what to do.
 func (e *TakenError) Error() string {
 	where := "an unknown address"
 	if len(e.Holder.Endpoints) > 0 {

@@ -108,6 +108,36 @@ func TestFetchSession(t *testing.T) {
 	}
 }
 
+// TestFetchSessionFollowsTheEpoch proves that a partition which is sent again with nothing but a newer leader epoch is
+// checked by that one from then on (KAFKA-9338).
+func TestFetchSessionFollowsTheEpoch(t *testing.T) {
+	b, config := onReplicas(t)
+	topic := b.Create("t", 1, nil)
+	put(t, b, topic, 0, "a")
+	socket := start(t, config).dial()
+	at := func(epoch int32) *kmsg.FetchRequest {
+		req := fetchFrom(12, 0, 1)
+		req.Topics[0].Partitions[0].CurrentLeaderEpoch = epoch
+		return req
+	}
+	id := session(t, socket, at(0), 0, 0).SessionID
+	b.Set(topic, 0, meta.Partition{LeaderEpoch: 1})
+	for epoch, step := range []struct {
+		req  *kmsg.FetchRequest
+		want string
+	}{
+		{nothing(12), "0:" + kerr.FencedLeaderEpoch.Message},
+		{at(1), "0:"}, // the error is gone
+		{nothing(12), ""},
+		{at(2), "0:" + kerr.UnknownLeaderEpoch.Message},
+		{nothing(12), "0:" + kerr.UnknownLeaderEpoch.Message},
+	} {
+		if got := brief(t, session(t, socket, step.req, id, int32(epoch+1))); got != step.want {
+			t.Errorf("session epoch %d: %q, want %q", epoch+1, got, step.want)
+		}
+	}
+}
+
 // TestFetchSessionOfNothing ends a session whose last partition was forgotten.
 func TestFetchSessionOfNothing(t *testing.T) {
 	b, config := onReplicas(t)
