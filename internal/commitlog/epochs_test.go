@@ -64,7 +64,7 @@ func TestEpochsAssign(t *testing.T) {
 	}
 }
 
-// E-15, E-16, E-20
+// E-15, E-16, E-20, KAFKA-10706
 func TestEpochsTruncate(t *testing.T) {
 	example := lineage(0, 0, 1, 10, 2, 20)
 	for _, test := range []struct {
@@ -239,7 +239,7 @@ func TestTruncationFindsTheCommonPrefix(t *testing.T) {
 	})
 }
 
-// E-11, E-21, U-53
+// E-11, E-21, U-53, KAFKA-16541
 func TestEpochCheckpoint(t *testing.T) {
 	for _, test := range []struct {
 		text string

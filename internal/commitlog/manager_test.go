@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,6 +138,46 @@ func TestManagerCleanAndUncleanStops(t *testing.T) { // R-124, R-125, D9
 				t.Errorf("%d batches after a kill", len(got))
 			}
 		})
+	}
+}
+
+// A stop during which the disk fails, at whatever step, is not taken for a clean one (KAFKA-10471, KAFKA-13315): Close says
+// so, and the next start scans. Only where all that failed was the sync of the mark's own name may the mark stay: what it
+// says is true.
+func TestManagerStopOnAFailingDisk(t *testing.T) {
+	marked := -1 // the last step that failed and left a mark
+	for step := 0; ; step++ {
+		disk := vfs.NewMemory(1)
+		d := openDirectory(t, disk, "/data")
+		for p := range int32(2) {
+			d.log("topic", topicID(1), p).fill(20, 100)
+		}
+		disk.FailAfter(step, syscall.EIO)
+		err := d.Close(7)
+		disk.FailAfter(0, nil)
+		summary := d.start()
+		if err == nil {
+			if !d.StartState().Marked || summary.Scanned != 0 {
+				t.Errorf("after a clean stop: %+v, %+v", d.StartState(), summary)
+			}
+			if step < 5 || marked >= 0 && marked < step-1 {
+				t.Errorf("a stop changes the disk %d times, and left a mark when step %d failed", step, marked)
+			}
+			return
+		}
+		if !errors.Is(err, syscall.EIO) {
+			t.Errorf("step %d: the stop says %v", step, err)
+		}
+		if d.StartState().Marked {
+			marked = step
+		} else if summary.Scanned != 2 {
+			t.Errorf("step %d failed: %+v, %+v", step, d.StartState(), summary)
+		}
+		for p := range int32(2) {
+			if got := d.log("topic", topicID(1), p).readAll(0, 1000); len(got) != 20 {
+				t.Errorf("step %d failed: partition %d has %d batches", step, p, len(got))
+			}
+		}
 	}
 }
 
