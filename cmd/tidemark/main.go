@@ -102,6 +102,7 @@ func newRoot(io streams) *cobra.Command {
 	root.AddCommand(
 		newStart(io),
 		newTopic(io, &shared),
+		newGroup(io, &shared),
 		newProduce(io, &shared),
 		newConsume(io, &shared),
 		newLog(io, &shared),
