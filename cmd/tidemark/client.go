@@ -63,7 +63,7 @@ func (f *clientFlags) client(ctx context.Context, opts ...kgo.Opt) (*kgo.Client,
 		kgo.SeedBrokers(f.seeds()...),
 		kgo.ClientID(clientID),
 		kgo.SoftwareNameAndVersion("tidemark", versionNumber()),
-		kgo.DialTimeout(dialTimeout),
+		kgo.Dialer((&net.Dialer{Timeout: dialTimeout, Control: unpaced}).DialContext),
 		kgo.RetryTimeout(20 * time.Second),
 	}
 	cl, err := kgo.NewClient(append(base, opts...)...)
