@@ -10,7 +10,7 @@ import (
 )
 
 // TestBudgetKeepsTheSecondHalfForThoseHalfRead fills the first half with new requests: the next one waits, one that
-// has begun does not, and the bytes go to who waited longest.
+// has begun does not, and the bytes go to who waited longest: senders wait, the broker does not buffer (U-75).
 func TestBudgetKeepsTheSecondHalfForThoseHalfRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &budget{bytesMax: 800, growWait: 10 * time.Second}

@@ -74,7 +74,8 @@ func TestHostileFrames(t *testing.T) {
 		{"unknown key", framed(header(9999, 0)), "not served"},
 		{"negative key", framed(header(-1, 0)), "not served"},
 		{"broker key", framed(header(4, 7)), "not served"},
-		{"metadata of the future", framed(header(2, 99)), "not served"},
+		{"ListOffsets of the future", framed(header(2, 99)), "not served"},
+		{"ListOffsets version 0", framed(header(2, 0)), "Kafka 2.1"}, // U-100
 		{"client of 2.0", framed(header(0, 2)), "Kafka 2.1"},
 		{"header cut off", framed(header(18, 0)[:8]), "malformed"},
 		{"client id beyond the frame", framed([]byte{0, 18, 0, 0, 0, 0, 0, 9, 0x7f, 0xff, 'c'}), "malformed"},

@@ -96,7 +96,7 @@ func TestProduceRefusals(t *testing.T) {
 		{"no such topic", to("nope", good()), kerr.UnknownTopicOrPartition},
 		{"no such partition", produceTo(12, 3, good()), kerr.UnknownTopicOrPartition},
 		{"negative partition", produceTo(12, -1, good()), kerr.UnknownTopicOrPartition},
-		{"no such topic id", with(produceTo(13, 0, good()), func(r *kmsg.ProduceRequest) { r.Topics[0].TopicID[5] = 9 }), kerr.UnknownTopicID},
+		{"no such topic id", with(produceTo(13, 0, good()), func(r *kmsg.ProduceRequest) { r.Topics[0].TopicID[5] = 9 }), kerr.UnknownTopicID}, // U-62
 		{"internal topic", to("__consumer_offsets", good()), kerr.InvalidTopicException},
 		{"led elsewhere", to("away", good()), kerr.NotLeaderForPartition},
 		{"too few replicas", to("lonely", good()), kerr.NotEnoughReplicas},
@@ -156,7 +156,7 @@ func deref(s *string) string {
 	return *s
 }
 
-// TestProduceDuplicate answers a batch that was sent again as it was answered the first time.
+// TestProduceDuplicate answers a batch that was sent again with the offset that it was given the first time.
 func TestProduceDuplicate(t *testing.T) {
 	b, config := onReplicas(t)
 	b.Create("t", 1, nil)
