@@ -16,7 +16,7 @@ type offset struct {
 	at       int64
 	epoch    int32 // of the leader that served the records before it, -1 if the client did not say (U-69)
 	metadata string
-	topic    [16]byte // id of the topic; zero when the client committed by name
+	topic    [16]byte // id of the topic; zero in records that do not have it
 	commit   int64    // milliseconds since the epoch
 	expire   int64    // milliseconds since the epoch at which it goes whatever the retention is; -1 for none
 }
@@ -203,7 +203,7 @@ func (m *Machine) Fetch(call coordinator.Call, req *kmsg.OffsetFetchRequestGroup
 		topic := kmsg.NewOffsetFetchResponseGroupTopic()
 		topic.Topic, topic.TopicID = req.Topics[i].Topic, req.Topics[i].TopicID
 		for _, partition := range req.Topics[i].Partitions {
-			topic.Partitions = append(topic.Partitions, g.fetched(topicPartition{topic.Topic, partition}))
+			topic.Partitions = append(topic.Partitions, g.fetched(topicPartition{topic.Topic, partition}, topic.TopicID))
 		}
 		resp.Topics = append(resp.Topics, topic)
 	}
@@ -224,16 +224,19 @@ func (g *group) allOffsets() []kmsg.OffsetFetchResponseGroupTopic {
 			topics = append(topics, topic)
 		}
 		last := &topics[len(topics)-1]
-		last.Partitions = append(last.Partitions, g.fetched(at))
+		last.Partitions = append(last.Partitions, g.fetched(at, [16]byte{}))
 	}
 	return topics
 }
 
-func (g *group) fetched(at topicPartition) kmsg.OffsetFetchResponseGroupTopicPartition {
+// fetched is what is committed for a partition. An offset of an earlier topic of the same name is none of the one with the
+// id that is asked for; a zero id is any.
+func (g *group) fetched(at topicPartition, id [16]byte) kmsg.OffsetFetchResponseGroupTopicPartition {
 	p := kmsg.NewOffsetFetchResponseGroupTopicPartition()
 	p.Partition, p.Offset, p.LeaderEpoch = at.partition, -1, -1
 	metadata := ""
-	if committed, found := g.offsets[at]; found {
+	none := [16]byte{}
+	if committed, found := g.offsets[at]; found && (id == none || committed.topic == none || committed.topic == id) {
 		p.Offset, p.LeaderEpoch, metadata = committed.at, committed.epoch, committed.metadata
 	}
 	p.Metadata = &metadata

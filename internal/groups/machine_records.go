@@ -18,10 +18,10 @@ const (
 	groupKey        = 2
 )
 
-// Versions of the values that are written: the newest without tagged fields, as Apache Kafka does.
+// Versions of the values that are written, as Apache Kafka does.
 const (
-	offsetValue           = 3
-	offsetValueWithTopic  = 4 // carries the topic's id
+	offsetValue           = 3 // when the topic's id is not known
+	offsetValueWithTopic  = 4
 	offsetValueWithExpiry = 1 // of clients that ask for a retention of their own
 	groupValue            = 3
 )

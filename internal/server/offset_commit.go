@@ -26,9 +26,8 @@ func (s *Server) offsetCommit(ctx context.Context, _ *client, req *kmsg.OffsetCo
 		topic, code := offsetsOf(image, req.Version, asked.Topic, asked.TopicID)
 		known, refused := kmsg.NewOffsetCommitRequestTopic(), kmsg.NewOffsetCommitResponseTopic()
 		refused.Topic, refused.TopicID = asked.Topic, asked.TopicID
-		known.Topic, known.TopicID = asked.Topic, asked.TopicID
 		if topic != nil {
-			known.Topic = topic.Name
+			known.Topic, known.TopicID = topic.Name, topic.ID
 		}
 		for _, p := range asked.Partitions {
 			if code == 0 && p.Partition >= 0 && int(p.Partition) < len(topic.Partitions) {
@@ -52,6 +51,8 @@ func (s *Server) offsetCommit(ctx context.Context, _ *client, req *kmsg.OffsetCo
 	for _, done := range s.config.Groups.Commit(ctx, &valid).Topics {
 		if req.Version >= topicIDVersion {
 			done.Topic = ""
+		} else {
+			done.TopicID = meta.TopicID{}
 		}
 		at := slices.IndexFunc(resp.Topics, func(t kmsg.OffsetCommitResponseTopic) bool {
 			return t.Topic == done.Topic && t.TopicID == done.TopicID
