@@ -56,12 +56,17 @@ func (l line) from(offset int64) []record.Batch {
 // adopt compares the opened log, whose start was to be logStart, with what it may be, and makes the model follow.
 func (s *crashSim) adopt(clean bool, logStart int64) {
 	got, end := s.contents(), s.log.EndOffset()
-	if end < s.floor {
-		s.t.Errorf("the log ends at %d; everything up to %d was synced", end, s.floor)
+	floor := s.floor
+	if s.killed {
+		floor = max(floor, s.written)
+	}
+	if end < floor {
+		s.t.Errorf("the log ends at %d; everything up to %d was synced, to %d written, killed %v", end, s.floor, s.written, s.killed)
 	}
 	if start := s.log.StartOffset(); start < s.starts || start > s.raised {
 		s.t.Errorf("the log starts at %d; want %d to %d", start, s.starts, s.raised)
 	}
+	before := s.now
 	found := false
 	if len(got) == 0 && end == logStart && len(s.log.Producers()) == 0 {
 		// The log start reached the disk, what it was raised to did not: everything below is gone, as was asked for.
@@ -93,8 +98,13 @@ func (s *crashSim) adopt(clean bool, logStart int64) {
 		s.now.origin = end
 	}
 	s.start, s.raised = s.log.StartOffset(), s.log.StartOffset()
-	s.floor, s.branches, s.refused = end, nil, nil // it was read from the platter
-	s.epoch += 2                                   // a leader that lost its power leads in a new epoch
+	if s.killed {
+		s.branches = append(s.branches, before) // nothing of it is durable
+	} else {
+		s.floor, s.branches, s.refused = end, nil, nil // it was read from the platter
+		s.epoch += 2                                   // a leader that lost its power leads in a new epoch
+	}
+	s.killed, s.written = false, end
 	s.syncProducers()
 	s.check()
 }

@@ -68,12 +68,14 @@ type crashSim struct {
 	config Config
 	clock  time.Time
 	full   bool // the disk has little space
+	killed bool // the process is about to end, the machine goes on
 	steps  []string
 
 	now      line
 	branches []line // what the log was before truncations that are not durable yet
 	refused  []line // what the log would be with a batch that found no space: its bytes may be on the disk until the next write
 	floor    int64  // everything below survives a cut
+	written  int64  // everything below survives the end of the process
 	start    int64  // log start
 	starts   int64  // the lowest log start that a cut may bring back
 	raised   int64  // the highest one
@@ -125,14 +127,15 @@ func (s *crashSim) play() {
 				break
 			}
 		}
-		clean := false
-		if alive {
-			clean = s.maybeClose()
-		}
+		clean := alive && s.maybeClose()
 		if s.t.Failed() {
 			return
 		}
-		s.cut()
+		if s.killed || alive && !clean && s.random.IntN(4) == 0 && !powerIsOut(s.disk) {
+			s.kill()
+		} else {
+			s.cut()
+		}
 		s.reopen(clean)
 		if s.t.Failed() {
 			return
@@ -142,7 +145,7 @@ func (s *crashSim) play() {
 
 // planCut chooses the moment at which the power will go, if it does not after the last step.
 func (s *crashSim) planCut() {
-	switch s.random.IntN(4) {
+	switch s.random.IntN(5) {
 	case 0:
 		at := s.disk.SyncPoints() + 1 + s.random.IntN(12)
 		s.note("cut at sync point %d", at)
@@ -151,14 +154,30 @@ func (s *crashSim) planCut() {
 		after := s.random.IntN(100)
 		s.note("cut after %d changes", after)
 		s.disk.FailAfter(after, vfs.ErrCrashed)
+	case 3:
+		after := s.random.IntN(100)
+		s.note("killed after %d changes", after)
+		s.disk.FailAfter(after, errKilled)
 	}
+}
+
+// errKilled is what a process that is being killed sees of the disk.
+var errKilled = errors.New("killed")
+
+// kill ends the process: what was written stays.
+func (s *crashSim) kill() {
+	s.note("the process is killed")
+	s.disk.Kill()
+	s.disk.CrashAtSync(0)
+	s.disk.SetCapacity(0)
+	s.full, s.killed = false, true
 }
 
 // cut takes the power and puts what it left in the disk's place.
 func (s *crashSim) cut() {
 	mode := vfs.CrashModes[s.random.IntN(len(vfs.CrashModes))]
 	s.note("power cut, %v", mode)
-	s.disk, s.full = s.disk.Crash(mode), false
+	s.disk, s.full, s.killed = s.disk.Crash(mode), false, false
 }
 
 // step does something with the log; false when the power went meanwhile.
@@ -199,8 +218,11 @@ func (s *crashSim) step() bool {
 		s.check()
 	}
 	switch {
-	case errors.Is(err, vfs.ErrCrashed):
+	case powerIsOut(s.disk):
 		s.note("the power is gone")
+		return false
+	case errors.Is(err, errKilled):
+		s.killed = true
 		return false
 	case s.log.Err() != nil && s.full:
 		s.note("the log failed on the full disk: %v", err)
@@ -350,10 +372,11 @@ func (s *crashSim) send(batches []byte, origin Origin) error {
 		return nil
 	}
 	// Whatever the answer, the bytes may be on the disk when the power goes: so the line has them.
-	s.now, s.refused = want, nil
+	s.now = want
 	if err != nil {
 		return err
 	}
+	s.written, s.refused = want.end(), nil
 	if got.Last != want.end()-1 || s.log.EndOffset() != want.end() {
 		s.t.Errorf("append answered %+v with log end %d, want end %d", got, s.log.EndOffset(), want.end())
 	}
@@ -476,6 +499,7 @@ func (s *crashSim) truncate() error {
 	s.branches = append(s.branches, s.now)
 	s.now = s.now.below(to)
 	s.floor, s.start = min(s.floor, s.now.end()), min(s.start, s.now.end())
+	s.written = min(s.written, s.now.end())
 	s.epoch++
 	err := s.log.Truncate(to)
 	s.notTruncated(err, &undo)
@@ -489,6 +513,7 @@ func (s *crashSim) truncate() error {
 func (s *crashSim) notTruncated(err error, undo *crashSim) {
 	if errors.Is(err, ErrDiskFull) && s.log.Err() == nil {
 		s.now, s.branches, s.floor, s.start, s.raised = undo.now, undo.branches, undo.floor, undo.start, undo.raised
+		s.written = undo.written
 	}
 	s.syncProducers()
 }
@@ -501,6 +526,7 @@ func (s *crashSim) truncateFully() error {
 	s.branches = append(s.branches, s.now)
 	s.now = line{origin: to}
 	s.raised = max(s.raised, to)
+	s.written = min(s.written, s.starts)
 	s.floor, s.start = min(s.floor, s.starts), to // a cut may leave an empty log at the old start
 	s.epoch++
 	err := s.log.TruncateFully(to)
@@ -525,16 +551,16 @@ func (s *crashSim) maybeClose() bool {
 	}
 	err := s.log.Close()
 	s.note("close: %v", err)
-	if errors.Is(err, vfs.ErrCrashed) || s.full && err != nil {
+	s.killed = errors.Is(err, errKilled)
+	if s.killed || errors.Is(err, vfs.ErrCrashed) || s.full && err != nil {
 		return false
 	}
 	s.must(err)
 	s.floor, s.branches, s.refused = s.now.end(), nil, nil
 	// The data directory writes its checkpoints and the mark after the last log is closed.
-	if err := s.writeCheckpoint(s.floor, s.start); err != nil {
-		return false
-	}
-	return true
+	err = s.writeCheckpoint(s.floor, s.start)
+	s.killed = errors.Is(err, errKilled)
+	return err == nil
 }
 
 // reopen opens the log, however often the power goes while it recovers.

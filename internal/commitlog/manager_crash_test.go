@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -45,6 +46,7 @@ type life struct {
 	id       meta.TopicID
 	appended []record.Batch
 	floor    int64 // everything below survives a cut
+	written  int64 // everything below survives the end of the process
 	deleting bool  // Delete was called; it may or may not have had its way
 }
 
@@ -67,6 +69,7 @@ type directorySim struct {
 	boots   int
 	closed  bool // the last stop was clean: Close returned without an error
 	closing bool // the last stop was a Close
+	killed  bool // the process ends and the machine goes on
 }
 
 func (s *directorySim) note(format string, args ...any) {
@@ -95,25 +98,36 @@ func (s *directorySim) play() {
 		if s.t.Failed() {
 			return
 		}
-		if s.random.IntN(2) == 0 {
+		switch s.random.IntN(3) {
+		case 0:
 			s.disk.FailAfter(s.random.IntN(150), vfs.ErrCrashed)
-		} else {
+		case 1:
+			s.disk.FailAfter(s.random.IntN(150), errKilled)
+		default:
 			s.disk.CrashAtSync(s.disk.SyncPoints() + 1 + s.random.IntN(40))
 		}
-		s.closed, s.closing = false, false
+		s.closed, s.closing, s.killed = false, false, false
 		for range 10 + s.random.IntN(40) {
 			s.clock.now = s.clock.now.Add(1e9)
-			if err := s.step(); powerIsOut(s.disk) || s.t.Failed() {
+			err := s.step()
+			if s.killed = errors.Is(err, errKilled); s.killed || powerIsOut(s.disk) || s.t.Failed() {
 				break
-			} else if err != nil {
+			}
+			if err != nil {
 				s.t.Errorf("%v", err)
 				return
 			}
 		}
-		if !powerIsOut(s.disk) && s.random.IntN(2) == 0 {
+		if !s.killed && !powerIsOut(s.disk) && s.random.IntN(2) == 0 {
 			err := s.manager.Close(7)
 			s.note("close: %v", err)
-			s.closed, s.closing = err == nil, true
+			s.closed, s.closing, s.killed = err == nil, true, errors.Is(err, errKilled)
+		}
+		if s.killed = (s.killed || s.random.IntN(4) == 0) && !powerIsOut(s.disk); s.killed {
+			s.note("the process ends")
+			s.disk.Kill()
+			s.disk.CrashAtSync(0)
+			continue
 		}
 		s.cut()
 	}
@@ -125,6 +139,7 @@ func (s *directorySim) cut() {
 	s.note("power cut, %v", mode)
 	s.disk = s.disk.Crash(mode)
 	s.boots++
+	s.killed = false
 }
 
 func (s *directorySim) config() Config {
@@ -163,8 +178,8 @@ func (s *directorySim) start() bool {
 	if state.Marked && !s.closing {
 		s.t.Error("there is a mark of a clean stop, and there was none")
 	}
-	if state.SameBoot {
-		s.t.Error("the machine was not started again?")
+	if state.SameBoot && !s.killed {
+		s.t.Error("a machine that was started again counts as the same boot")
 	}
 	if len(summary.Quarantined) > 0 {
 		s.t.Errorf("set aside: %+v", summary.Quarantined)
@@ -249,15 +264,21 @@ func (s *directorySim) compare(l *Log, known *life, marked bool) {
 			got, data, offset = append(got, batch), rest, batch.LastOffset()+1
 		}
 	}
-	end := l.EndOffset()
-	if end < known.floor || marked && end != known.end() {
-		s.t.Errorf("%s ends at %d, %d was synced, %d appended, clean %v", l.Name(), end, known.floor, known.end(), marked)
+	end, floor := l.EndOffset(), known.floor
+	if s.killed {
+		floor = max(floor, known.written)
+	}
+	if end < floor || marked && end != known.end() {
+		s.t.Errorf("%s ends at %d, %d was synced, %d appended, clean %v", l.Name(), end, floor, known.end(), marked)
 	}
 	if len(got) > len(known.appended) || !slices.EqualFunc(got, known.appended[:len(got)], func(a, b record.Batch) bool { return bytes.Equal(a, b) }) {
 		s.t.Errorf("%s is no prefix of what was appended: %d batches of %d", l.Name(), len(got), len(known.appended))
 		return
 	}
-	known.appended, known.floor = known.appended[:len(got)], end
+	known.appended, known.written = known.appended[:len(got)], end
+	if !s.killed {
+		known.floor = end // it was read from the platter
+	}
 }
 
 // step does something; the error is unexpected unless the power is gone.
@@ -344,5 +365,8 @@ func (s *directorySim) append(l *Log, known *life) error {
 	known.appended = append(slices.Clip(known.appended), stamped)
 	out, err := l.Append(s.t.Context(), Append{Batches: batch, Epoch: epoch})
 	s.note("append to %s: %d to %d, %v", l.Name(), out.Base, out.Last, err)
+	if err == nil {
+		known.written = known.end()
+	}
 	return err
 }

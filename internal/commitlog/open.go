@@ -90,7 +90,22 @@ func (l *Log) open() (Recovery, error) {
 	if !recovery.Scanned {
 		err = l.loadProducers(l.mu.end)
 	}
+	if !l.options.Clean {
+		l.distrust()
+	}
 	return recovery, err
+}
+
+// distrust lets the next sync cover what the last process may have made and not synced before it was killed: the directory
+// and its name, and the producer snapshots. Segments above the recovery point are synced in any case.
+func (l *Log) distrust() {
+	l.newDir.Store(true)
+	l.unsyncedDir.Store(true)
+	for _, at := range l.holder.snapshots {
+		if at >= l.synced.Load() && !slices.Contains(l.mu.snapshots, at) {
+			l.mu.snapshots = append(l.mu.snapshots, at)
+		}
+	}
 }
 
 // found is what the directory of a log holds.

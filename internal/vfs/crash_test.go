@@ -483,6 +483,30 @@ func TestInjectedErrors(t *testing.T) {
 	check(t, again.Sync())
 }
 
+// TestKill: the end of a process closes its files and loses nothing, also in the middle of something.
+func TestKill(t *testing.T) {
+	disk := vfs.NewMemory(1)
+	file := created(t, disk, "/a")
+	check(t, second(file.WriteAt([]byte("written"), 0)))
+	gone := errors.New("killed")
+	disk.FailAfter(0, gone)
+	for _, err := range []error{file.Sync(), disk.Rename("/a", "/b")} {
+		if !errors.Is(err, gone) {
+			t.Errorf("change by a killed process: %v, want that it is killed", err)
+		}
+	}
+	disk.Kill()
+	if _, err := file.Size(); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("use of a file of a killed process: %v, want ErrClosed", err)
+	}
+	again, err := disk.Open("/a", os.O_RDWR)
+	check(t, err)
+	check(t, again.Sync())
+	if got, err := vfs.ReadFile(disk, "/a", 10); err != nil || string(got) != "written" {
+		t.Errorf("after the kill: %q, %v", got, err)
+	}
+}
+
 // failer is what *testing.T and *rapid.T share.
 type failer interface {
 	Helper()

@@ -33,7 +33,8 @@ type Memory struct {
 		durable    int64        // the largest serial of any change that is durable
 		committed  int64        // serial when anything was last synced: what a file system with one journal has committed
 		used       int64        // bytes of all files
-		capacity   int64        // 0 is no limit
+		open       map[*memoryFile]struct{}
+		capacity   int64 // 0 is no limit
 		syncPoints int
 		crashAt    int // sync point that crashes the disk; 0 is none
 		crashed    bool
@@ -73,6 +74,7 @@ type entryKey struct {
 func NewMemory(seed uint64) *Memory {
 	m := &Memory{}
 	m.mu.random = rand.New(rand.NewPCG(seed, 0x7469_6465_6d61_726b))
+	m.mu.open = make(map[*memoryFile]struct{})
 	m.mu.root = newDirectory()
 	m.mu.root.linked = true
 	return m
@@ -118,6 +120,17 @@ func (m *Memory) FailAfter(n int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.failIn, m.mu.failWith = n, err
+}
+
+// Kill closes every File, as the end of a process does; what was written stays, synced or not. It also ends what FailAfter
+// began, so that a process can be killed at any change.
+func (m *Memory) Kill() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for f := range m.mu.open {
+		f.closeLocked()
+	}
+	m.mu.failWith = nil
 }
 
 // SyncPoints returns how many times Sync, SyncDir and SyncAll have been called on this disk: the moments at which a test
@@ -185,6 +198,7 @@ func (m *Memory) Open(name string, flag int) (File, error) {
 		node.handles = make(map[*memoryFile]struct{})
 	}
 	node.handles[f] = struct{}{}
+	m.mu.open[f] = struct{}{}
 	return f, nil
 }
 

@@ -216,18 +216,23 @@ func (f *memoryFile) Descriptor() (int, func(), error) {
 func (f *memoryFile) Close() error {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
+	f.closeLocked()
+	return nil
+}
+
+func (f *memoryFile) closeLocked() {
 	if f.closed {
-		return nil
+		return
 	}
 	f.closed = true
 	delete(f.node.handles, f)
+	delete(f.disk.mu.open, f)
 	if len(f.node.handles) == 0 {
 		f.node.failed = nil
 		if !f.node.linked {
 			f.disk.mu.used -= int64(len(f.node.data))
 		}
 	}
-	return nil
 }
 
 // Name implements [File].
