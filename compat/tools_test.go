@@ -18,6 +18,9 @@ const (
 	logDirsTool     = "org.apache.kafka.tools.LogDirsCommand"
 	apiVersionsTool = "org.apache.kafka.tools.BrokerApiVersionsCommand"
 	clusterTool     = "org.apache.kafka.tools.ClusterTool"
+	groupsTool      = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+	verifyProducer  = "org.apache.kafka.tools.VerifiableProducer"
+	verifyConsumer  = "org.apache.kafka.tools.VerifiableConsumer"
 )
 
 func mustKafka(t *testing.T) *Kafka {
@@ -127,6 +130,20 @@ func TestKafkaTools(t *testing.T) {
 	t.Run("kafka-log-dirs", func(t *testing.T) {
 		expect(t, run(t, "", logDirsTool, "--describe", "--topic-list", "console"),
 			`"broker":1`, `"partition":"console-0"`, `"size":[1-9]\d*`)
+	})
+
+	t.Run("kafka-consumer-groups", func(t *testing.T) {
+		expect(t, run(t, "", verifyProducer, "--topic", "grouped", "--max-messages", "1000"), `"sent":1000,"acked":1000`)
+		expect(t, run(t, "", verifyConsumer, "--topic", "grouped", "--group-id", "readers", "--max-messages", "1000", "--reset-policy", "earliest"),
+			`"name":"offsets_committed"`, `"name":"shutdown_complete"`)
+		expect(t, run(t, "", groupsTool, "--list"), `^readers$`)
+		expect(t, run(t, "", groupsTool, "--list", "--state"), `^readers\s+Classic\s+Empty\s*$|^readers\s+Empty\s*$`)
+		one := []string{"--group", "readers"}
+		expect(t, run(t, "", groupsTool, append(one, "--describe", "--offsets")...), `^readers\s+grouped\s+0\s+1000\s+1000\s+0\s`)
+		expect(t, run(t, "", groupsTool, append(one, "--describe", "--state")...), `^readers\s+.*Empty\s+0\s*$`)
+		expect(t, run(t, "", groupsTool, append(one, "--reset-offsets", "--topic", "grouped", "--shift-by", "-10", "--execute")...), `^readers\s+grouped\s+0\s+990`)
+		expect(t, run(t, "", groupsTool, append(one, "--delete-offsets", "--topic", "grouped")...), `^grouped\s+0\s+Successful`)
+		expect(t, run(t, "", groupsTool, append(one, "--delete")...), `Deletion of requested consumer groups \('readers'\) was successful`)
 	})
 
 	t.Run("kafka-broker-api-versions", func(t *testing.T) {
