@@ -122,6 +122,9 @@ func loadGroup(name string, value *kmsg.GroupMetadataValue, offsets map[topicPar
 	}
 	for i := range value.Members {
 		v := &value.Members[i]
+		if g.byID[v.MemberID] != nil {
+			continue
+		}
 		loaded := &member{
 			id: v.MemberID, instance: v.InstanceID, client: Client{ID: v.ClientID, Host: v.ClientHost, protocolType: value.ProtocolType},
 			sessionTimeout: duration(v.SessionTimeoutMillis), rebalanceTimeout: duration(v.RebalanceTimeoutMillis),
