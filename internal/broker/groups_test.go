@@ -318,3 +318,51 @@ type pinned struct {
 
 func (p pinned) MaxVersion() int16  { return p.version }
 func (p pinned) SetVersion(v int16) { p.Request.SetVersion(v) }
+
+// TestGroupOffsetsOfEarlierTopic creates a topic again: what was committed for the one before it is not told, in any version,
+// even if its end could not be written (U-60, U-116).
+func TestGroupOffsetsOfEarlierTopic(t *testing.T) {
+	b, admin := withLines(t, t.TempDir())
+	if _, code := b.groups.Locate(t.Context(), "g"); code != 0 {
+		t.Fatal(code)
+	}
+	if err := b.state.acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.state.topicsDeleted = nil // nobody hears of the deletion, as after a crash
+	b.state.release()
+	offsets := kadm.Offsets{}
+	offsets.AddOffset("lines", 0, 7, -1)
+	if err := admin.CommitAllOffsets(t.Context(), "g", offsets); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.DeleteTopic(t.Context(), "lines"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.CreateTopic(t.Context(), 4, 1, nil, "lines"); err != nil {
+		t.Fatal(err)
+	}
+	for version := int16(1); version <= 9; version++ {
+		req := kmsg.NewPtrOffsetFetchRequest()
+		req.Group = "g"
+		old := kmsg.NewOffsetFetchRequestTopic()
+		old.Topic, old.Partitions = "lines", []int32{0}
+		req.Topics = append(req.Topics, old)
+		group := kmsg.NewOffsetFetchRequestGroup()
+		group.Group = "g"
+		entry := kmsg.NewOffsetFetchRequestGroupTopic()
+		entry.Topic, entry.Partitions = "lines", []int32{0}
+		group.Topics = append(group.Topics, entry)
+		req.Groups = append(req.Groups, group)
+		resp := askAt(t, b.client(), req, version).(*kmsg.OffsetFetchResponse)
+		got := int64(0)
+		if version >= 8 {
+			got = resp.Groups[0].Topics[0].Partitions[0].Offset
+		} else {
+			got = resp.Topics[0].Partitions[0].Offset
+		}
+		if got != -1 {
+			t.Errorf("v%d: %d", version, got)
+		}
+	}
+}

@@ -90,6 +90,7 @@ func (m *Machine) hasRoom(g *group, id string) bool {
 		return existing != nil && existing.joining != coordinator.NoCall || g.joined() < m.config.SizeMax
 	case completing, stable:
 		return existing != nil || len(g.members) < m.config.SizeMax
+	case empty, dead:
 	}
 	return true
 }

@@ -125,6 +125,7 @@ func (m *Machine) memberGone(g *group) {
 		if g.allJoined() && (!g.initial || len(g.members) == 0) {
 			m.completeJoin(g)
 		}
+	case empty, dead:
 	}
 }
 

@@ -44,22 +44,24 @@ func (s *Server) offsetFetch(ctx context.Context, _ *client, req *kmsg.OffsetFet
 	return resp, nil
 }
 
-// fetchOffsets answers for one group. Topics that have no id are not shown to clients that know topics by id.
+// fetchOffsets answers for one group. Topics that do not exist are not shown to clients that know topics by id.
 func (s *Server) fetchOffsets(ctx context.Context, version int16, req *kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
 	image := s.config.Image()
 	unknown := make(map[meta.TopicID]bool)
 	asked := *req
-	if version >= topicIDVersion && req.Topics != nil {
+	if req.Topics != nil {
 		asked.Topics = make([]kmsg.OffsetFetchRequestGroupTopic, 0, len(req.Topics))
-		for _, topic := range req.Topics {
-			known, found := image.TopicByID(topic.TopicID)
-			if !found {
-				unknown[topic.TopicID] = true
-				continue
-			}
-			topic.Topic = known.Name
-			asked.Topics = append(asked.Topics, topic)
+	}
+	for _, topic := range req.Topics {
+		known, code := offsetsOf(image, version, topic.Topic, topic.TopicID)
+		switch {
+		case code == 0: // by its id, so that offsets of an earlier topic of the name are not told
+			topic.Topic, topic.TopicID = known.Name, known.ID
+		case version >= topicIDVersion:
+			unknown[topic.TopicID] = true
+			continue
 		}
+		asked.Topics = append(asked.Topics, topic)
 	}
 	resp := *s.config.Groups.Fetch(ctx, &asked)
 	switch {
