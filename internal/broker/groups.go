@@ -42,7 +42,8 @@ func (b *Broker) newGroups() (*groups.Coordinator, error) {
 		},
 		Codec: codec, CommitTimeout: b.duration("offsets.commit.timeout.ms"),
 		LoadBytes: int32(b.setting("offsets.load.buffer.size")), Now: b.config.Now, Logger: b.logger,
-	}), nil
+		Registerer: b.gatherer,
+	})
 }
 
 // initialRebalanceDelay is what the properties file says, and nothing on a broker that is alone: its clients find each

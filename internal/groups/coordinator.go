@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf16"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tidemark-io/tidemark/internal/controller"
 	"github.com/tidemark-io/tidemark/internal/coordinator"
 	"github.com/tidemark-io/tidemark/internal/meta"
@@ -17,7 +19,7 @@ import (
 	"github.com/tidemark-io/tidemark/internal/replica"
 )
 
-// CoordinatorConfig is what a Coordinator needs to know and whom it may ask. All fields but the last two are needed.
+// CoordinatorConfig is what a Coordinator needs to know and whom it may ask. All fields but the last three are needed.
 type CoordinatorConfig struct {
 	// Broker is this broker's id.
 	Broker meta.BrokerID
@@ -41,8 +43,10 @@ type CoordinatorConfig struct {
 
 	// Now is the clock; default time.Now.
 	Now func() time.Time
-	// Logger hears of partitions that come and go.
+	// Logger hears of partitions that have to be loaded anew.
 	Logger *slog.Logger
+	// Registerer takes the metrics; nil means that they are not shown.
+	Registerer prometheus.Registerer
 }
 
 // OffsetsTopic is how __consumer_offsets is created.
@@ -81,8 +85,8 @@ type shard struct {
 	}
 }
 
-// New makes a Coordinator. It starts nothing.
-func New(config CoordinatorConfig) *Coordinator {
+// New makes a Coordinator. It starts nothing. The error is of the metrics' registration.
+func New(config CoordinatorConfig) (*Coordinator, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
@@ -95,7 +99,12 @@ func New(config CoordinatorConfig) *Coordinator {
 	c.mu.changed = make(map[meta.TopicIDPartition]bool)
 	c.mu.shards = make(map[meta.TopicIDPartition]*shard)
 	c.mu.news = make(chan struct{})
-	return c
+	if config.Registerer != nil {
+		if err := config.Registerer.Register(collector{c}); err != nil {
+			return nil, fmt.Errorf("register metrics of groups: %w", err)
+		}
+	}
+	return c, nil
 }
 
 // RoleChanged implements replica.RoleListener.
