@@ -67,6 +67,7 @@ type crashSim struct {
 	log    *Log
 	config Config
 	clock  time.Time
+	fills  bool // the disk fills often
 	full   bool // the disk has little space
 	killed bool // the process is about to end, the machine goes on
 	steps  []string
@@ -106,6 +107,8 @@ func newCrashSim(t *testing.T, seed uint64) *crashSim {
 		s.cleaner = NewCleaner(CleanerOptions{KeyBytesMax: 1 << 16})
 	case 1:
 		s.config.Retention = time.Duration(5+s.random.IntN(30)) * time.Second
+	case 2:
+		s.fills = true
 	}
 	s.changeConfig()
 	for id := range int64(5) {
@@ -183,6 +186,9 @@ func (s *crashSim) cut() {
 // step does something with the log; false when the power went meanwhile.
 func (s *crashSim) step() bool {
 	s.clock = s.clock.Add(time.Duration(s.random.IntN(2000)) * time.Millisecond)
+	if s.fills && s.random.IntN(15) == 0 {
+		s.fill()
+	}
 	var err error
 	switch n := s.random.IntN(100); {
 	case n < 55:
@@ -212,8 +218,6 @@ func (s *crashSim) step() bool {
 		s.log.SetConfig(s.config)
 	case n < 97:
 		err = s.maintain()
-	case n < 98:
-		s.fill()
 	default:
 		s.check()
 	}
