@@ -191,6 +191,8 @@ func (s *crashSim) step() bool {
 	}
 	var err error
 	switch n := s.random.IntN(100); {
+	case n < 15 && s.full:
+		err = s.appendFromLeader() // several batches, of which some find space
 	case n < 55:
 		err = s.append()
 	case n < 58:
@@ -243,7 +245,7 @@ func (s *crashSim) step() bool {
 func (s *crashSim) fill() {
 	s.full = !s.full
 	if s.full {
-		free := s.random.Int64N(4000)
+		free := s.random.Int64N(1500)
 		s.note("only %d bytes are free", free)
 		s.disk.SetCapacity(s.disk.UsedBytes() + free)
 		return
