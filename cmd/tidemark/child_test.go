@@ -73,6 +73,11 @@ func startChildWith(tb testing.TB, dir string, args ...string) (*child, error) {
 		return nil, err
 	}
 	c.pid = c.cmd.Process.Pid
+	tb.Cleanup(func() {
+		if c.cmd.ProcessState == nil { // the test failed before it stopped the broker
+			c.kill()
+		}
+	})
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		if match := readyPattern.FindStringSubmatch(lines.Text()); match != nil {
