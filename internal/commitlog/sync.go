@@ -100,11 +100,11 @@ func (s *Syncer) join(l *Log, appends int) *syncRound {
 // gather gives the appends that the last round has released the time to come back before the next one starts. Producers
 // send again as soon as they are answered: a round that starts with the first of them leaves the others to the round
 // after, and each waits for two syncs instead of one. The wait ends when as many have come as were released, and at the
-// latest after a quarter of the time that a sync takes.
+// latest after half of the time that a sync takes.
 func (s *Syncer) gather() {
 	s.mu.Lock()
 	round := s.mu.next
-	patience := min(s.holder.took/4, gatherMax)
+	patience := min(s.holder.took/2, gatherMax)
 	if round == nil || round.appends >= s.holder.released || patience <= 0 {
 		s.mu.Unlock()
 		return

@@ -23,7 +23,7 @@ var aims = []aim{
 	},
 	{
 		regexp.MustCompile(`^commitlog/Append/fsync/`), "x-raw", 1.25,
-		"writers come back one by one after a sync, and the next round waits for them for at most a quarter of its length; the raw write has them at hand",
+		"writers come back one by one after a sync, and the next round waits for them for at most half of its length; the raw write has them at hand",
 	},
 	{
 		regexp.MustCompile(`^commitlog/Read/`), "x-raw", 1.5,
