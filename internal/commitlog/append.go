@@ -400,11 +400,6 @@ func (l *Log) jitter(set *settings, base int64) int64 {
 func (l *Log) writeRun(set *settings, active *segment, ops []*appendOp, bytes int64) error {
 	position := active.writer.bytes
 	active.spacing.Store(int64(set.IndexInterval))
-	if active.ragged.Load() { // else a power cut might put a refused batch in the place of one with its offset and epoch
-		if err := active.sync(false); err != nil {
-			return lost(err)
-		}
-	}
 	err := l.writeAborted(active, ops)
 	if err == nil {
 		err = active.write(l.holder.bufs, bytes)

@@ -72,7 +72,7 @@ func (s *crashSim) adopt(clean bool, logStart int64) {
 		// The log start reached the disk, what it was raised to did not: everything below is gone, as was asked for.
 		s.now, found = line{origin: end}, true
 	}
-	candidates := slices.Concat(s.branches, s.refused, []line{s.now})
+	candidates := append(slices.Clone(s.branches), s.now)
 	for _, candidate := range slices.Backward(candidates) {
 		if !found && s.isPrefix(candidate, got, end) {
 			s.now, found = candidate.below(end), true
@@ -101,8 +101,8 @@ func (s *crashSim) adopt(clean bool, logStart int64) {
 	if s.killed {
 		s.branches = append(s.branches, before) // nothing of it is durable
 	} else {
-		s.floor, s.branches, s.refused = end, nil, nil // it was read from the platter
-		s.epoch += 2                                   // a leader that lost its power leads in a new epoch
+		s.floor, s.branches = end, nil // it was read from the platter
+		s.epoch += 2                   // a leader that lost its power leads in a new epoch
 	}
 	s.killed, s.written = false, end
 	s.syncProducers()

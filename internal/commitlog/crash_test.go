@@ -67,14 +67,14 @@ type crashSim struct {
 	log    *Log
 	config Config
 	clock  time.Time
-	fills  bool // the disk fills often
-	full   bool // the disk has little space
-	killed bool // the process is about to end, the machine goes on
+	fills  bool      // the disk fills often
+	full   bool      // the disk has little space
+	killed bool      // the process is about to end, the machine goes on
+	slow   *syncPlan // a sync that has begun, and during which other things happen
 	steps  []string
 
 	now      line
 	branches []line // what the log was before truncations that are not durable yet
-	refused  []line // what the log would be with a batch that found no space: its bytes may be on the disk until the next write
 	floor    int64  // everything below survives a cut
 	written  int64  // everything below survives the end of the process
 	start    int64  // log start
@@ -189,6 +189,9 @@ func (s *crashSim) step() bool {
 	if s.fills && s.random.IntN(15) == 0 {
 		s.fill()
 	}
+	if !s.done(s.maybeFinishSync()) {
+		return false
+	}
 	var err error
 	switch n := s.random.IntN(100); {
 	case n < 15 && s.full:
@@ -201,8 +204,10 @@ func (s *crashSim) step() bool {
 		err = s.endTransaction()
 	case n < 63:
 		err = s.retry()
-	case n < 73:
+	case n < 70:
 		err = s.sync()
+	case n < 73:
+		err = s.beginSync()
 	case n < 80:
 		err = s.checkpoint()
 	case n < 84:
@@ -223,6 +228,11 @@ func (s *crashSim) step() bool {
 	default:
 		s.check()
 	}
+	return s.done(err)
+}
+
+// done tells whether the process goes on after a step with the given outcome.
+func (s *crashSim) done(err error) bool {
 	switch {
 	case powerIsOut(s.disk):
 		s.note("the power is gone")
@@ -369,20 +379,20 @@ func (s *crashSim) send(batches []byte, origin Origin) error {
 		in.Guard = s.log.StartVerification(first.ProducerID(), first.ProducerEpoch(), first.BaseSequence())
 	}
 	got, err := s.log.Append(s.t.Context(), in)
-	if errors.Is(err, ErrSegmentSize) || errors.Is(err, ErrDiskFull) && s.log.EndOffset() == s.now.end() {
-		s.syncProducers() // nothing was appended
-		if errors.Is(err, ErrDiskFull) {
-			s.refused = []line{want}
-			return err
-		}
+	switch {
+	case errors.Is(err, ErrSegmentSize):
+		s.syncProducers()
 		return nil
+	case errors.Is(err, ErrDiskFull) && s.log.EndOffset() == s.now.end(): // else it was the sync of flush.messages
+		s.syncProducers()
+		return err
 	}
 	// Whatever the answer, the bytes may be on the disk when the power goes: so the line has them.
 	s.now = want
 	if err != nil {
 		return err
 	}
-	s.written, s.refused = want.end(), nil
+	s.written = want.end()
 	if got.Last != want.end()-1 || s.log.EndOffset() != want.end() {
 		s.t.Errorf("append answered %+v with log end %d, want end %d", got, s.log.EndOffset(), want.end())
 	}
@@ -420,7 +430,45 @@ func (s *crashSim) retry() error {
 	return nil
 }
 
+// beginSync begins a sync of which the files are synced some steps later.
+func (s *crashSim) beginSync() error {
+	if s.slow != nil {
+		return nil
+	}
+	plan, err := s.log.planSync(true)
+	s.note("begin a sync of everything below %d: %v", plan.end, err)
+	if err == nil {
+		s.slow = &plan
+	}
+	return err
+}
+
+// maybeFinishSync ends what beginSync has begun, sooner or later, and before anything that may sync.
+func (s *crashSim) maybeFinishSync() error {
+	if s.slow == nil || s.random.IntN(3) > 0 && s.config.FlushMessages == math.MaxInt64 {
+		return nil
+	}
+	return s.finishSync()
+}
+
+func (s *crashSim) finishSync() error {
+	if s.slow == nil {
+		return nil
+	}
+	plan := *s.slow
+	s.slow = nil
+	end, err := s.log.endSync(plan, s.log.syncFiles(plan))
+	s.note("finish the sync of everything below %d: %d, %v", plan.end, end, err)
+	if err == nil && end > s.now.origin {
+		s.floor = max(s.floor, end)
+	}
+	return err
+}
+
 func (s *crashSim) sync() error {
+	if err := s.finishSync(); err != nil {
+		return err
+	}
 	end, err := s.log.Sync(s.t.Context())
 	s.note("sync: %d, %v", end, err)
 	if err != nil {
@@ -429,7 +477,7 @@ func (s *crashSim) sync() error {
 	if end != s.log.EndOffset() {
 		s.t.Errorf("sync answered %d, the log ends at %d", end, s.log.EndOffset())
 	}
-	s.floor, s.branches, s.refused = end, nil, nil
+	s.floor, s.branches = end, nil
 	return nil
 }
 
@@ -475,7 +523,10 @@ func (s *crashSim) lowerRecoveryPoint(to int64) error {
 	if s.log == nil || s.random.IntN(3) > 0 {
 		return nil
 	}
-	_, err := s.log.Sync(s.t.Context())
+	err := s.finishSync()
+	if err == nil {
+		_, err = s.log.Sync(s.t.Context())
+	}
 	s.note("sync meanwhile: %v", err)
 	if err == nil {
 		err = s.writeCheckpoint(s.log.RecoveryPoint(), start)
@@ -552,7 +603,7 @@ func (s *crashSim) raiseStart() error {
 
 // maybeClose stops the log cleanly, or leaves it to the cut.
 func (s *crashSim) maybeClose() bool {
-	if s.random.IntN(3) > 0 {
+	if s.random.IntN(3) > 0 || !s.done(s.finishSync()) {
 		return false
 	}
 	err := s.log.Close()
@@ -562,7 +613,7 @@ func (s *crashSim) maybeClose() bool {
 		return false
 	}
 	s.must(err)
-	s.floor, s.branches, s.refused = s.now.end(), nil, nil
+	s.floor, s.branches = s.now.end(), nil
 	// The data directory writes its checkpoints and the mark after the last log is closed.
 	err = s.writeCheckpoint(s.floor, s.start)
 	s.killed = errors.Is(err, errKilled)
@@ -583,7 +634,7 @@ func (s *crashSim) open(clean bool) bool {
 	}
 	recoveryPoint, start := s.readCheckpoint()
 	disk := s.disk
-	s.log = nil
+	s.log, s.slow = nil, nil
 	log, recovery, err := Open(Options{
 		FS: disk, Dir: simDir, Topic: "topic", Config: s.config, Clean: clean, RecoveryPoint: recoveryPoint, LogStart: start,
 		Now: func() time.Time { return s.clock }, LowerRecoveryPoint: s.lowerRecoveryPoint, Logger: s.logger(),

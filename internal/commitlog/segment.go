@@ -54,7 +54,6 @@ type segment struct {
 	pins   atomic.Int32 // slices handed out and not released
 	unpin  func()       // gives one of them back
 	sealed atomic.Bool  // synced together with its indexes: closed for good
-	ragged atomic.Bool  // cut back after a failed write: until the next sync a power cut may bring those bytes back
 
 	writer struct { // of the holder of the write slot
 		bytes            int64     // in the file, published or not
@@ -209,11 +208,15 @@ func (s *segment) write(bufs [][]byte, bytes int64) error {
 	return nil
 }
 
-// unwrite cuts the file back to what the segment knows to be in it.
+// unwrite cuts the file back to what the segment knows to be in it, durably: else a power cut might put a refused batch in
+// the place of a later one with its offset and epoch.
 func (s *segment) unwrite() error {
-	s.ragged.Store(true)
-	if err := s.log.Truncate(s.writer.bytes); err != nil {
-		return fmt.Errorf("cut segment %d back to %d bytes: %w", s.base, s.writer.bytes, err)
+	err := s.log.Truncate(s.writer.bytes)
+	if err == nil {
+		err = s.log.Sync()
+	}
+	if err != nil {
+		return lost(fmt.Errorf("cut segment %d back to %d bytes: %w", s.base, s.writer.bytes, err))
 	}
 	return nil
 }
@@ -419,7 +422,6 @@ func (s *segment) close() {
 
 // sync makes the segment's data durable; with indexes also those, for a closed segment.
 func (s *segment) sync(indexes bool) error {
-	s.ragged.Store(false)
 	if err := s.log.Sync(); err != nil {
 		return fmt.Errorf("sync segment %d: %w", s.base, err)
 	}

@@ -261,8 +261,8 @@ func (l *Log) planSync(durable bool) (syncPlan, error) {
 		}
 	}
 	plan.snapshots = l.takeUnsyncedSnapshotsLocked()
-	if active := segments[len(segments)-1]; plan.end > l.synced.Load() || active.ragged.Load() {
-		plan.active = active
+	if plan.end > l.synced.Load() {
+		plan.active = segments[len(segments)-1]
 		plan.active.pin()
 	}
 	l.mu.Unlock()
