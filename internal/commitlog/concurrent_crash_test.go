@@ -80,7 +80,7 @@ func cutUnderLoad(t *testing.T, seed uint64) {
 	}
 
 	mode := vfs.CrashModes[random.IntN(len(vfs.CrashModes))]
-	again := openDirectory(t, disk.Crash(mode), "/data")
+	again := openDirectoryIn(t, disk.Crash(mode), "/data", "the next boot")
 	reopened, err := again.Open("topic", topicID(1), 0, config)
 	if err != nil {
 		t.Fatal(err)

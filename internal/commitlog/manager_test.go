@@ -39,9 +39,15 @@ type directory struct {
 
 func openDirectory(t *testing.T, fsys vfs.FS, dir string) *directory {
 	t.Helper()
+	return openDirectoryIn(t, fsys, dir, "boot")
+}
+
+// openDirectoryIn opens it under a boot of the machine: after a power cut there is another one.
+func openDirectoryIn(t *testing.T, fsys vfs.FS, dir, boot string) *directory {
+	t.Helper()
 	c := newClock()
 	d := &directory{t: t, clock: c, options: ManagerOptions{
-		FS: fsys, Dir: dir, NodeID: 1, ClusterID: "cluster", BootID: "boot", Now: c.read, Random: new(seeded),
+		FS: fsys, Dir: dir, NodeID: 1, ClusterID: "cluster", BootID: boot, Now: c.read, Random: new(seeded),
 	}}
 	d.start()
 	return d
