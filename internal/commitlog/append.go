@@ -501,12 +501,12 @@ func (l *Log) roll(ops []*appendOp) (*segment, error) {
 	if err := active.flushIndexes(true); err != nil {
 		return nil, err
 	}
-	if l.unsyncedDir.Swap(false) {
+	if change := l.names.last(); l.names.unsynced() {
 		// One new file at most may be unsynced: else a power cut could keep a segment and forget the one before it.
 		if err := l.options.FS.SyncDir(l.options.Dir); err != nil {
-			l.unsyncedDir.Store(true)
 			return nil, lost(err)
 		}
+		l.names.synced(change)
 	}
 	if err := l.takeSnapshot(base, ops); err != nil {
 		return nil, err
@@ -515,7 +515,7 @@ func (l *Log) roll(ops []*appendOp) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.unsyncedDir.Store(true)
+	l.names.changed()
 	l.swapSegments(append(slices.Clone(*l.segments.Load()), next))
 	l.logger.Debug("rolled segment", slog.Int64("segment", base), slog.Int64("bytes", active.writer.bytes))
 	l.options.Syncer.Request(l)

@@ -104,7 +104,7 @@ func (l *Log) takeSnapshot(at int64, ops []*appendOp) error {
 	l.mu.Lock()
 	l.mu.snapshots = append(l.mu.snapshots, at)
 	l.mu.Unlock()
-	l.unsyncedDir.Store(true)
+	l.names.changed()
 	return nil
 }
 

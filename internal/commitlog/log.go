@@ -131,11 +131,27 @@ type Log struct {
 		snapshots []int64 // offsets of the producer snapshots in the directory, ascending
 		doomed    []doomedSegment
 	}
-	unsyncedDir atomic.Bool  // files were created or renamed since the directory was synced
+	names       nameChanges  // of the files in the directory
 	newDir      atomic.Bool  // the directory itself is not yet durable in its parent
 	doomedCount atomic.Int32 // len(holder.doomed)
 	compaction  compaction
 }
+
+// nameChanges counts the files that were created, renamed or removed in a directory, to know whether all that is durable.
+type nameChanges struct{ count, durable atomic.Uint64 }
+
+// changed is called after a change.
+func (n *nameChanges) changed() { n.count.Add(1) }
+
+// last is the number of the last change, to be told to synced once the directory has been synced after it.
+func (n *nameChanges) last() uint64 { return n.count.Load() }
+
+func (n *nameChanges) synced(change uint64) {
+	for durable := n.durable.Load(); durable < change && !n.durable.CompareAndSwap(durable, change); durable = n.durable.Load() {
+	}
+}
+
+func (n *nameChanges) unsynced() bool { return n.durable.Load() < n.count.Load() }
 
 // settings are a Config and what follows from it.
 type settings struct {

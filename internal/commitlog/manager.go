@@ -454,7 +454,7 @@ func (m *Manager) create(name PartitionName, id meta.TopicID, config Config) (*L
 		return nil, fmt.Errorf("%w: %w", ErrStorage, err)
 	}
 	l.newDir.Store(true)
-	l.unsyncedDir.Store(true)
+	l.names.changed()
 	return l, nil
 }
 
@@ -518,7 +518,7 @@ func (l *Log) unsynced() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, epochs := l.mu.epochs.unsaved()
-	return epochs || l.mu.end > l.synced.Load() || l.unsyncedDir.Load() || l.newDir.Load()
+	return epochs || l.mu.end > l.synced.Load() || l.names.unsynced() || l.newDir.Load()
 }
 
 // parallel does work on every log, workers at a time, and joins the errors.

@@ -100,7 +100,7 @@ func (l *Log) open() (Recovery, error) {
 // and its name, and the producer snapshots. Segments above the recovery point are synced in any case.
 func (l *Log) distrust() {
 	l.newDir.Store(true)
-	l.unsyncedDir.Store(true)
+	l.names.changed()
 	for _, at := range l.holder.snapshots {
 		if at >= l.synced.Load() && !slices.Contains(l.mu.snapshots, at) {
 			l.mu.snapshots = append(l.mu.snapshots, at)
@@ -203,7 +203,7 @@ func (l *Log) openSegments(f found) ([]*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.unsyncedDir.Store(true)
+	l.names.changed()
 	return []*segment{s}, nil
 }
 

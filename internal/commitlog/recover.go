@@ -62,7 +62,7 @@ func (l *Log) recover(recoveryPoint int64) (Recovery, int64, error) {
 		report.CutOffset = end
 	}
 	l.synced.Store(min(recoveryPoint, end))
-	l.unsyncedDir.Store(true)
+	l.names.changed()
 	if recoveryPoint > end {
 		report.BelowRecoveryPoint = report.CutBytes > 0
 		if l.options.LowerRecoveryPoint != nil {

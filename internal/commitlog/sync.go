@@ -226,6 +226,7 @@ type syncPlan struct {
 	active    *segment   // nil: nothing was appended to it
 	snapshots []int64
 	dir       bool
+	names     uint64 // the last change of the directory that is covered
 	parent    bool
 	epochs    bool // the file was written for this plan
 	lineage   Epochs
@@ -266,7 +267,8 @@ func (l *Log) planSync(durable bool) (syncPlan, error) {
 		plan.active.pin()
 	}
 	l.mu.Unlock()
-	plan.dir = l.unsyncedDir.Swap(false)
+	plan.names = l.names.last()
+	plan.dir = l.names.unsynced()
 	plan.parent = l.newDir.Swap(false)
 	if !plan.epochs {
 		return plan, nil
@@ -370,9 +372,6 @@ func (l *Log) endSync(plan syncPlan, err error) (int64, error) {
 		plan.active.unpin()
 	}
 	if err != nil {
-		if plan.dir {
-			l.unsyncedDir.Store(true)
-		}
 		if plan.parent {
 			l.newDir.Store(true)
 		}
@@ -382,6 +381,7 @@ func (l *Log) endSync(plan syncPlan, err error) (int64, error) {
 		return l.synced.Load(), l.fail(err)
 	}
 	l.flushed.Store(l.options.Now().UnixNano())
+	l.names.synced(plan.names)
 	l.mu.Lock()
 	if l.mu.truncated == plan.truncated {
 		for _, s := range plan.closed {

@@ -195,7 +195,7 @@ func (l *Log) startOver(start int64) error {
 	l.mu.truncating = false
 	l.mu.Unlock()
 	l.synced.Store(start)
-	l.unsyncedDir.Store(true)
+	l.names.changed()
 	l.dropSnapshots(func(int64) bool { return true })
 	l.logger.Info("log starts over", slog.Int64("offset", start))
 	return nil
@@ -219,7 +219,7 @@ func (l *Log) doom(segments []*segment) error {
 		}
 		l.holder.doomed = append(l.holder.doomed, doomedSegment{s, now})
 		l.doomedCount.Store(int32(len(l.holder.doomed)))
-		l.unsyncedDir.Store(true)
+		l.names.changed()
 	}
 	return nil
 }
