@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,13 +136,14 @@ func (m *Manager) load(name PartitionName, config Config) (*Log, Recovery, error
 	return l, recovery, err
 }
 
-// holdsNothing tells whether a partition directory has no batches, not even in a file that compaction was swapping in or out.
+// holdsNothing tells whether a partition directory has no batches.
 func (m *Manager) holdsNothing(name PartitionName) (bool, error) {
 	entries, err := m.options.FS.List(m.path(name))
 	if err != nil {
 		return false, err
 	}
 	return !slices.ContainsFunc(entries, func(e vfs.Entry) bool {
-		return e.Size > 0 && strings.Contains(e.Name, logSuffix)
+		_, suffix, ok := parseSegmentName(e.Name)
+		return ok && suffix == logSuffix && e.Size > 0
 	}), nil
 }
