@@ -119,8 +119,7 @@ func (m *Manager) load(name PartitionName, config Config) (*Log, Recovery, error
 	}
 	if err != nil {
 		if empty, listErr := m.holdsNothing(name); listErr == nil && empty {
-			// Its empty segments must not become those of the log that is made in its place.
-			return nil, Recovery{}, vfs.RemoveAll(m.options.FS, m.path(name))
+			return nil, Recovery{}, nil
 		}
 		if !m.state.Marked && !m.state.SameBoot && m.written.recoveryPoints[name] == 0 {
 			return nil, Recovery{}, m.setAsideUnsynced(name)
