@@ -230,7 +230,7 @@ func (s *segment) largestWithin(start, end, limit int64) (timePoint, error) {
 		if err != nil {
 			return largest, err
 		}
-		if b.MaxTimestamp() > largest.timestamp {
+		if b.Count() > 0 && b.MaxTimestamp() > largest.timestamp {
 			largest = timePoint{b.MaxTimestamp(), b.LastOffset()}
 		}
 	}

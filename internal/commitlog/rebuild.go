@@ -41,7 +41,7 @@ func (s *segment) indexBuilder() indexBuilder {
 }
 
 func (b *indexBuilder) add(l located) {
-	if timestamp := l.MaxTimestamp(); timestamp > b.largest.timestamp {
+	if timestamp := l.MaxTimestamp(); l.Count() > 0 && timestamp > b.largest.timestamp {
 		b.largest = timePoint{timestamp, l.LastOffset()}
 	}
 	if b.sinceIndexed > b.spacing {

@@ -229,7 +229,7 @@ func (s *segment) admit(batch record.Batch, position int64) {
 	if position == 0 {
 		w.firstTimestamp = timestamp
 	}
-	if timestamp > w.largest.timestamp {
+	if batch.Count() > 0 && timestamp > w.largest.timestamp { // a batch that compaction emptied has no record to find
 		w.largest = timePoint{timestamp, last}
 	}
 	if w.sinceIndexed > s.spacing.Load() {
