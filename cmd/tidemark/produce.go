@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -148,7 +149,7 @@ func produce(ctx context.Context, io streams, shared *clientFlags, flags *produc
 // target is what must be known of a topic before something is produced to it.
 type target struct {
 	batchBytesMax int32
-	known         bool // batchBytesMax is the topic's max.message.bytes
+	key           string // the topic's setting that batchBytesMax comes from; empty if it is assumed
 }
 
 // describeTarget asks for the largest batch that the topic takes, so that a line which the topic allows is not refused by
@@ -171,12 +172,23 @@ func describeTarget(ctx context.Context, shared *clientFlags, flags *produceFlag
 	if err != nil || len(configs) != 1 {
 		return assumed, nil //nolint:nilerr // as above
 	}
-	for _, c := range configs[0].Configs {
-		if n, err := strconv.ParseInt(deref(c.Value), 10, 32); c.Key == "max.message.bytes" && err == nil {
-			return target{int32(min(max(n, 1<<10), lineBytesMax)), true}, nil
+	return targetOf(configs[0].Configs, assumed), nil
+}
+
+// targetOf is the tighter of the two settings that bound a batch: a batch may be no larger than the topic allows, nor than
+// a segment.
+func targetOf(configs []kadm.Config, assumed target) target {
+	tightest := assumed
+	for _, c := range configs {
+		if c.Key != "max.message.bytes" && c.Key != "segment.bytes" {
+			continue
+		}
+		n, err := strconv.ParseInt(deref(c.Value), 10, 32)
+		if limit := int32(min(max(n, 1<<10), lineBytesMax)); err == nil && (tightest.key == "" || limit < tightest.batchBytesMax) {
+			tightest = target{limit, c.Key}
 		}
 	}
-	return assumed, nil
+	return tightest
 }
 
 // producer sends lines and remembers the first failure.
@@ -261,12 +273,13 @@ func (p *producer) explain(r *kgo.Record, number int64, err error) error {
 	if !errors.Is(err, kerr.MessageTooLarge) {
 		return explained(doing, err, "")
 	}
-	limit := "the topic allows"
-	if p.target.known {
-		limit = fmt.Sprintf("max.message.bytes=%d of the topic allows", p.target.batchBytesMax)
+	key, limit := "max.message.bytes", "the topic allows"
+	if p.target.key != "" {
+		key = p.target.key
+		limit = fmt.Sprintf("%s=%d of the topic allows", key, p.target.batchBytesMax)
 	}
-	return fmt.Errorf("%s of %d bytes is more than %s (MESSAGE_TOO_LARGE); raise it with `tidemark topic alter %s --set max.message.bytes=BYTES`",
-		doing, len(r.Key)+len(r.Value), limit, p.topic)
+	return fmt.Errorf("%s of %d bytes is more than %s (MESSAGE_TOO_LARGE); raise it with `tidemark topic alter %s --set %s=BYTES`",
+		doing, len(r.Key)+len(r.Value), limit, p.topic, key)
 }
 
 func (p *producer) report(io streams, shared *clientFlags, took time.Duration) error {
