@@ -319,6 +319,51 @@ func TestCompactionKeepsTheLastBatchOfEachProducer(t *testing.T) {
 	}
 }
 
+// The last batch of a producer may be kept without records. Its header still has their greatest timestamp, which no time
+// index may name: look-ups, and Kafka's dump tool, want a record there.
+func TestEmptiedBatchIsInNoTimeIndex(t *testing.T) {
+	c := newCompactLog(t, nil)
+	c.put("a", "1")
+	c.now = c.now.Add(time.Hour)
+	c.append(batch{
+		BuilderOptions: record.BuilderOptions{HasProducer: true, ProducerID: 7},
+		records:        [][2]string{{"b", "1"}},
+	})
+	c.now = c.now.Add(-time.Hour)
+	c.put("b", "2")
+	c.roll()
+	c.compact()
+	c.wantOffsets(0, 2)
+	verify := func(when string) {
+		t.Helper()
+		c.check(c.log.Close())
+		empty := 0
+		for _, entry := range mustList(t, c.disk) {
+			if KindOf(entry) != SegmentFile {
+				continue
+			}
+			name := compactDir + "/" + entry
+			c.check(InspectSegment(c.disk, name, func(_ int64, b record.Batch) error {
+				if b.Count() == 0 {
+					empty++
+				}
+				return nil
+			}))
+			faults, err := VerifySegment(c.disk, name)
+			c.check(err)
+			for _, fault := range faults {
+				t.Errorf("%s: %s", when, fault)
+			}
+		}
+		if empty == 0 {
+			t.Fatalf("%s: there is no emptied batch", when)
+		}
+	}
+	verify("compacted")
+	c.open(false, 0) // scanned: both indexes are made anew
+	verify("rebuilt")
+}
+
 func mustList(t *testing.T, disk vfs.FS) (names []string) {
 	t.Helper()
 	entries, err := disk.List(compactDir)

@@ -237,7 +237,7 @@ func VerifySegment(fsys vfs.FS, name string) (faults []string, err error) {
 			fault("batch at position %d starts at offset %d, below %d", position, batch.BaseOffset(), next)
 		}
 		next = batch.LastOffset() + 1
-		batches = append(batches, spanOfBatch{position, batch.LastOffset(), batch.MaxTimestamp()})
+		batches = append(batches, spanOfBatch{position, batch.LastOffset(), batch.MaxTimestamp(), batch.Count() == 0})
 		return nil
 	})
 	switch {
@@ -254,7 +254,10 @@ func VerifySegment(fsys vfs.FS, name string) (faults []string, err error) {
 }
 
 // spanOfBatch is what index entries say of a batch.
-type spanOfBatch struct{ position, last, maxTimestamp int64 }
+type spanOfBatch struct {
+	position, last, maxTimestamp int64
+	empty                        bool // compaction left its header alone
+}
 
 func walk(batch record.Batch, decompressor *record.Decompressor) error {
 	records := batch.Records(decompressor)
@@ -304,8 +307,8 @@ func verifyTimeIndex(fsys vfs.FS, name string, batches []spanOfBatch, fault func
 		at, _ := slices.BinarySearchFunc(batches, entry.Offset, func(b spanOfBatch, offset int64) int {
 			return int(min(max(b.last-offset, -1), 1))
 		})
-		if at == len(batches) || batches[at].maxTimestamp != entry.Timestamp {
-			fault("time index entry %d says that offset %d has the greatest timestamp %d; its batch has another", i, entry.Offset, entry.Timestamp)
+		if at == len(batches) || batches[at].empty || batches[at].maxTimestamp != entry.Timestamp {
+			fault("time index entry %d says that offset %d has the greatest timestamp %d; its batch has another, or no record", i, entry.Offset, entry.Timestamp)
 		}
 	}
 	return nil
