@@ -102,10 +102,6 @@ func dumpAll(t *testing.T, kafka *Kafka, dir string) {
 var (
 	gapHeading = regexp.MustCompile(`^Non-consecutive offsets in (.*)$`)
 	gapLine    = regexp.MustCompile(`^  (-?\d+) is followed by (\d+)$`)
-
-	// An entry of a time index may name a batch of which compaction kept the header alone; the tool looks for its records.
-	emptyHeading = regexp.MustCompile(`^Found timestamp mismatch in :.*-compact-`)
-	emptyLine    = regexp.MustCompile(`^  Index timestamp: \d+, log timestamp: -1$`)
 )
 
 // withoutFirstOffsets leaves out what Kafka 4.4's tool says of every sound log too: it takes the start of any segment but
@@ -117,13 +113,6 @@ func withoutFirstOffsets(stderr string) string {
 		trimmed := strings.TrimRight(line, "\n")
 		if match := gapHeading.FindStringSubmatch(trimmed); match != nil {
 			file = match[1]
-			continue
-		}
-		if emptyHeading.MatchString(trimmed) {
-			file = trimmed
-			continue
-		}
-		if emptyLine.MatchString(trimmed) && emptyHeading.MatchString(file) {
 			continue
 		}
 		if match := gapLine.FindStringSubmatch(trimmed); match != nil {
