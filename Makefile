@@ -70,7 +70,11 @@ bench-quick: ## benchmarks of the packages, each beside its raw limit
 	@scripts/bench-quick.sh $(BENCHTIME)
 
 .PHONY: compat
-compat: ## Apache Kafka's tools and readers against a broker (wants a JDK, Maven and kcat)
+compat: ## other people's test suites on tidemark and on Apache Kafka; SUITE=a,b PEER=tidemark (wants a JDK and Maven)
+	cd compat && $(GO) run ./cmd/compat $(if $(SUITE),-suite $(SUITE)) $(if $(PEER),-peer $(PEER)) $(COMPAT_FLAGS)
+
+.PHONY: compat-tools
+compat-tools: ## Apache Kafka's tools and readers against a broker (wants a JDK, Maven and kcat)
 	cd compat && $(GO) test -count=1 -timeout 30m -v ./...
 
 .PHONY: power-cut

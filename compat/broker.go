@@ -14,8 +14,15 @@ import (
 	"time"
 )
 
+// BinaryVariable is the environment variable that names a tidemark program already built; without it each process builds
+// one of its own.
+const BinaryVariable = "COMPAT_TIDEMARK"
+
 // binary builds the broker once per process.
 var binary = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv(BinaryVariable); path != "" {
+		return path, nil
+	}
 	dir, err := os.MkdirTemp("", "tidemark-compat-")
 	if err != nil {
 		return "", err

@@ -74,6 +74,9 @@ func OpenKafka() (*Kafka, error) {
 	return &Kafka{classpath: jars, logging: filepath.Join(root, "compat", "kafka", "log4j2.properties")}, nil
 }
 
+// Environ is the environment variable by which a process without a network finds the same jars.
+func (k *Kafka) Environ() string { return classpathVariable + "=" + k.classpath }
+
 // Command prepares a run of a class, with a small heap and a fast start.
 func (k *Kafka) Command(ctx context.Context, class string, args ...string) *exec.Cmd {
 	return k.java(ctx, []string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"}, class, args...)

@@ -27,9 +27,17 @@ const startPatience = 2 * time.Minute
 // StartBroker formats a new log directory below home, or takes the one that is there, starts a broker on free ports with
 // Kafka's own defaults and these `key=value` settings beside, and returns when it answers.
 func (k *Kafka) StartBroker(home string, settings ...string) (*KafkaBroker, error) {
+	return k.StartBrokerAt("", home, settings...)
+}
+
+// StartBrokerAt is StartBroker with the host:port at which clients find the broker; "" takes a free one.
+func (k *Kafka) StartBrokerAt(addr, home string, settings ...string) (*KafkaBroker, error) {
 	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
+	}
+	if addr != "" {
+		ports[0] = addr
 	}
 	b := &KafkaBroker{Addr: ports[0], Dir: filepath.Join(home, "data")}
 	config := filepath.Join(home, "server.properties")
@@ -42,6 +50,10 @@ controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 log.dirs=%[3]s
 offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
 `, ports[0], ports[1], b.Dir)
 	for _, s := range settings {
 		text += s + "\n"
@@ -64,8 +76,7 @@ offsets.topic.replication.factor=1
 		return nil, err
 	}
 	if err := b.awaitAnswer(); err != nil {
-		text, _ := os.ReadFile(b.out.Name())
-		return nil, fmt.Errorf("%w\n%s", errors.Join(err, b.Stop()), text)
+		return nil, fmt.Errorf("%w\n%s", errors.Join(err, b.Stop()), b.Log())
 	}
 	return b, nil
 }
@@ -88,6 +99,15 @@ func (b *KafkaBroker) awaitAnswer() error {
 
 // PID is the broker's process id.
 func (b *KafkaBroker) PID() int { return b.cmd.Process.Pid }
+
+// Log is what the broker printed so far.
+func (b *KafkaBroker) Log() string {
+	text, err := os.ReadFile(b.out.Name())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
 
 // Stop sends SIGTERM and waits; a second call does nothing.
 func (b *KafkaBroker) Stop() error {

@@ -1,0 +1,129 @@
+package suites
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Run is what one suite did on one broker: a file of results.
+type Run struct {
+	Suite    string   `json:"suite"`
+	Source   string   `json:"source"`
+	Peer     Peer     `json:"peer"`
+	Settings []string `json:"settings,omitempty"`
+	Results  []Result `json:"results"` // by name
+}
+
+// Count says how many tests ended this way.
+func (r *Run) Count(status Status) int {
+	n := 0
+	for _, result := range r.Results {
+		if result.Status == status {
+			n++
+		}
+	}
+	return n
+}
+
+// Status is how a test ended; "" says that it did not run.
+func (r *Run) Status(test string) Status {
+	if i := slices.IndexFunc(r.Results, func(r Result) bool { return r.Test == test }); i >= 0 {
+		return r.Results[i].Status
+	}
+	return ""
+}
+
+// Path is the file of a suite's results on a broker, below the directory of results.
+func Path(dir, suite string, peer Peer) string {
+	return filepath.Join(dir, suite+"."+string(peer)+".json")
+}
+
+// Save writes the run into the directory of results.
+func (r *Run) Save(dir string) error {
+	return writeJSON(Path(dir, r.Suite, r.Peer), r)
+}
+
+// writeJSON writes a value for people to read and to compare.
+func writeJSON(path string, value any) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(file)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return errors.Join(encoder.Encode(value), file.Close())
+}
+
+// Load reads a run; nil says that the suite has not run on this broker.
+func Load(path string) (*Run, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	run := new(Run)
+	if err := json.Unmarshal(text, run); err != nil {
+		return nil, fmt.Errorf("read results %s: %w", path, err)
+	}
+	return run, nil
+}
+
+// Exception explains why tests end differently on the two brokers.
+type Exception struct {
+	Suite  string `json:"suite"`
+	Test   string `json:"test"` // a name that ends in * stands for every name that begins so
+	Reason string `json:"reason"`
+}
+
+// LoadExceptions reads exceptions.json.
+func LoadExceptions(path string) ([]Exception, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var out []Exception
+	if err := json.Unmarshal(text, &out); err != nil {
+		return nil, fmt.Errorf("read exceptions %s: %w", path, err)
+	}
+	return out, nil
+}
+
+// Difference is a test that does not end on tidemark as it does on Kafka.
+type Difference struct {
+	Test            string
+	Tidemark, Kafka Status // "" says that the test did not run: its parent ended before
+}
+
+// Differences compares two runs of a suite. Without both there is none.
+func Differences(tidemark, kafka *Run) []Difference {
+	if tidemark == nil || kafka == nil {
+		return nil
+	}
+	var tests []string
+	for _, r := range append(slices.Clone(tidemark.Results), kafka.Results...) {
+		tests = append(tests, r.Test)
+	}
+	slices.Sort(tests)
+	var out []Difference
+	for _, test := range slices.Compact(tests) {
+		if d := (Difference{test, tidemark.Status(test), kafka.Status(test)}); d.Tidemark != d.Kafka {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// Unexplained are the differences that no exception covers.
+func Unexplained(suite string, differences []Difference, exceptions []Exception) []Difference {
+	return slices.DeleteFunc(slices.Clone(differences), func(d Difference) bool {
+		return slices.ContainsFunc(exceptions, func(e Exception) bool { return e.Suite == suite && covers(e.Test, d.Test) })
+	})
+}

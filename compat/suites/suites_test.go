@@ -1,0 +1,158 @@
+package suites
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-io/tidemark/compat"
+)
+
+func mustRoot(t *testing.T) string {
+	t.Helper()
+	root, err := compat.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func mustExceptions(t *testing.T) []Exception {
+	t.Helper()
+	exceptions, err := LoadExceptions(filepath.Join(mustRoot(t), "compat", "suites", "exceptions.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exceptions
+}
+
+// TestDocumentIsWhatTheResultsSay holds the page against the files it is made from.
+func TestDocumentIsWhatTheResultsSay(t *testing.T) {
+	root := mustRoot(t)
+	want, err := Document(filepath.Join(root, "compat", "results"), mustExceptions(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(root, "docs", "compatibility.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Error("docs/compatibility.md is not what compat/results say: run `go run ./cmd/compat -document` in compat/")
+	}
+}
+
+// TestEveryDifferenceHasAReason and every reason a difference: an explanation that explains nothing has to go.
+func TestEveryDifferenceHasAReason(t *testing.T) {
+	dir, exceptions := filepath.Join(mustRoot(t), "compat", "results"), mustExceptions(t)
+	used := make([]bool, len(exceptions))
+	for _, s := range All() {
+		tidemark, err := Load(Path(dir, s.Name, Tidemark))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kafka, err := Load(Path(dir, s.Name, Kafka))
+		if err != nil {
+			t.Fatal(err)
+		}
+		differences := Differences(tidemark, kafka)
+		for _, d := range Unexplained(s.Name, differences, exceptions) {
+			t.Errorf("%s %s: %s on tidemark, %s on Kafka, and no reason", s.Name, d.Test, orAbsent(d.Tidemark), orAbsent(d.Kafka))
+		}
+		for i, e := range exceptions {
+			covered := func(d Difference) bool { return covers(e.Test, d.Test) }
+			used[i] = used[i] || e.Suite == s.Name && slices.ContainsFunc(differences, covered)
+		}
+	}
+	for i, e := range exceptions {
+		if e.Reason == "" || !used[i] {
+			t.Errorf("the exception for %s %s explains no difference, or not why", e.Suite, e.Test)
+		}
+	}
+}
+
+// TestResultsBelongToSuites finds files that a renamed suite, or a new version of one, left behind.
+func TestResultsBelongToSuites(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(mustRoot(t), "compat", "results", "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		run, err := Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := func(s Suite) bool {
+			return s.Name == run.Suite && s.Source == run.Source && slices.Equal(s.Settings, run.Settings)
+		}
+		if !slices.ContainsFunc(All(), known) || filepath.Base(file) != filepath.Base(Path("", run.Suite, run.Peer)) {
+			t.Errorf("%s: no suite is called %q, from %q, with settings %q", filepath.Base(file), run.Suite, run.Source, run.Settings)
+		}
+	}
+}
+
+// TestSuitesAreComplete checks what the runner takes for granted.
+func TestSuitesAreComplete(t *testing.T) {
+	names := map[string]bool{}
+	for _, s := range All() {
+		if s.Name == "" || names[s.Name] || s.Source == "" || s.Prepare == nil || s.Run == nil {
+			t.Errorf("suite %q lacks a part, or there are two of it", s.Name)
+		}
+		names[s.Name] = true
+		for _, test := range s.CI {
+			if skipped(s.Skip, test) {
+				t.Errorf("suite %s: CI runs %s, which is skipped", s.Name, test)
+			}
+		}
+	}
+}
+
+func TestParseEvents(t *testing.T) {
+	events := `{"Action":"start"}
+{"Action":"run","Test":"TestA"}
+{"Action":"output","Test":"TestA","Output":"=== RUN   TestA\n"}
+{"Action":"pass","Test":"TestA","Elapsed":0.5}
+{"Action":"run","Test":"TestB"}
+{"Action":"run","Test":"TestB/x"}
+{"Action":"output","Test":"TestB/x","Output":"    b_test.go:7: no broker\n"}
+{"Action":"output","Test":"TestB/x","Output":"    --- FAIL: TestB/x (0.00s)\n"}
+{"Action":"fail","Test":"TestB/x","Elapsed":0}
+{"Action":"run","Test":"TestB/y"}
+{"Action":"pass","Test":"TestB/y","Elapsed":0}
+{"Action":"fail","Test":"TestB","Elapsed":0}
+{"Action":"run","Test":"TestC"}
+{"Action":"output","Test":"TestC","Output":"    c_test.go:1: wants TLS\n"}
+{"Action":"skip","Test":"TestC","Elapsed":0}
+{"Action":"run","Test":"TestD"}
+{"Action":"run","Test":"TestD/z"}
+{"Action":"pass","Test":"TestD/z","Elapsed":0}
+{"Action":"output","Test":"TestD","Output":"panic: oh\n"}
+`
+	got, err := parseEvents(bytes.NewBufferString(events), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(got, func(a, b Result) int { return strings.Compare(a.Test, b.Test) })
+	want := []Result{
+		{Test: "TestA", Status: Passed, Took: 500_000_000},
+		{Test: "TestB/x", Status: Failed, Detail: "b_test.go:7: no broker"},
+		{Test: "TestB/y", Status: Passed},
+		{Test: "TestC", Status: Skipped, Detail: "c_test.go:1: wants TLS"},
+		{Test: "TestD", Status: Failed, Detail: "panic: oh"},
+		{Test: "TestD/z", Status: Passed},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestSkipPattern(t *testing.T) {
+	got := skipPattern(map[string]string{"TestA": "x", "TestB/one": "x", "TestC*": "x"})
+	if want := "^TestA$|^TestB$/^one$|^TestC"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
