@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,12 +106,17 @@ func (m *Manager) adopt(name PartitionName, l *Log, err error) {
 		m.options.Logger.Error("partition directory could not be opened and is set aside",
 			slog.String("topic", name.Topic), slog.Int64("partition", int64(name.Partition)), slog.Any("err", err))
 		m.mu.quarantined[name] = err
-	} else if l != nil {
-		m.mu.logs[name] = l
+		return
 	}
+	if l == nil {
+		m.mu.unfinished[name] = struct{}{}
+		return
+	}
+	m.mu.logs[name] = l
 }
 
-// load opens one partition. Without error and log, its creation was never finished: Open starts again.
+// load opens one partition. Without error and log, its creation was never finished: Open starts again, and clears what is
+// left of it. Until then it stays: that there are partitions is how a start knows that its registry is missing.
 func (m *Manager) load(name PartitionName, config Config) (*Log, Recovery, error) {
 	text, err := vfs.ReadFile(m.options.FS, filepath.Join(m.path(name), partitionMetadataFileName), partitionMetadataBytesMax)
 	var id meta.TopicID
@@ -135,14 +141,13 @@ func (m *Manager) load(name PartitionName, config Config) (*Log, Recovery, error
 	return l, recovery, err
 }
 
-// holdsNothing tells whether a partition directory has no batches.
+// holdsNothing tells whether a partition directory has no batches, not even in a file that compaction was swapping in or out.
 func (m *Manager) holdsNothing(name PartitionName) (bool, error) {
 	entries, err := m.options.FS.List(m.path(name))
 	if err != nil {
 		return false, err
 	}
 	return !slices.ContainsFunc(entries, func(e vfs.Entry) bool {
-		_, suffix, ok := parseSegmentName(e.Name)
-		return ok && suffix == logSuffix && e.Size > 0
+		return e.Size > 0 && strings.Contains(e.Name, logSuffix)
 	}), nil
 }

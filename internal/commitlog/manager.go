@@ -122,6 +122,7 @@ type Manager struct {
 		logs          map[PartitionName]*Log
 		opening       map[PartitionName]chan struct{} // closed when the opening is over
 		quarantined   map[PartitionName]error
+		unfinished    map[PartitionName]struct{} // directories whose creation a crash cut short: without batches
 		doomed        []doomedDir
 		strays        []string
 		summary       RecoverySummary
@@ -140,6 +141,7 @@ func OpenManager(o ManagerOptions) (*Manager, error) {
 	m.mu.logs = map[PartitionName]*Log{}
 	m.mu.opening = map[PartitionName]chan struct{}{}
 	m.mu.quarantined = map[PartitionName]error{}
+	m.mu.unfinished = map[PartitionName]struct{}{}
 	m.mu.highWatermark = (*Log).EndOffset
 	m.syncer.SyncAllAllowed = m.allFlushAcks
 	if err := makeDirectory(o.FS, o.Dir); err != nil {
@@ -436,6 +438,9 @@ func (m *Manager) create(name PartitionName, id meta.TopicID, config Config) (*L
 	if err := m.forget(name); err != nil {
 		return nil, err
 	}
+	if err := m.clearUnfinished(name); err != nil {
+		return nil, fmt.Errorf("%w: create log %s: %w", ErrStorage, name, err)
+	}
 	o := m.logOptions(name, id, config)
 	o.Clean = true
 	if err := o.FS.MkdirAll(o.Dir); err != nil {
@@ -456,6 +461,24 @@ func (m *Manager) create(name PartitionName, id meta.TopicID, config Config) (*L
 	l.newDir.Store(true)
 	l.names.changed()
 	return l, nil
+}
+
+// clearUnfinished removes what a crash left of a partition without batches: its empty segments, which may start at any
+// offset, must not become those of the log that is made in its place.
+func (m *Manager) clearUnfinished(name PartitionName) error {
+	m.mu.Lock()
+	_, unfinished := m.mu.unfinished[name]
+	m.mu.Unlock()
+	if !unfinished {
+		return nil
+	}
+	if err := vfs.RemoveAll(m.options.FS, m.path(name)); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	delete(m.mu.unfinished, name)
+	m.mu.Unlock()
+	return nil
 }
 
 // Close closes and syncs all logs, writes the checkpoints, and, if nothing went wrong, marks the shutdown as clean, last

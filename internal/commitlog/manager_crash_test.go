@@ -106,6 +106,7 @@ func (s *directorySim) play() {
 		default:
 			s.disk.CrashAtSync(s.disk.SyncPoints() + 1 + s.random.IntN(40))
 		}
+		before := s.closing
 		s.closed, s.closing, s.killed = false, false, false
 		for range 10 + s.random.IntN(40) {
 			s.clock.now = s.clock.now.Add(1e9)
@@ -123,6 +124,10 @@ func (s *directorySim) play() {
 			s.note("close: %v", err)
 			s.closed, s.closing, s.killed = err == nil, true, errors.Is(err, errKilled)
 		}
+		if s.manager.mu.Lock(); !s.manager.mu.armed {
+			s.closing = before // nothing was written: the last mark may still be there, and holds
+		}
+		s.manager.mu.Unlock()
 		if s.killed = (s.killed || s.random.IntN(4) == 0) && !powerIsOut(s.disk); s.killed {
 			s.note("the process ends")
 			s.disk.Kill()
@@ -188,6 +193,7 @@ func (s *directorySim) start() bool {
 	for _, l := range m.Logs() {
 		s.checkLoaded(l, state.Marked)
 	}
+	s.closed = false // the mark goes with the first partition that is opened
 	return s.reopen(state.Marked)
 }
 
@@ -248,6 +254,10 @@ func (s *directorySim) compare(l *Log, known *life, marked bool) {
 		slice, err := l.Read(offset, 1<<20, l.EndOffset(), true)
 		if err != nil {
 			s.t.Errorf("read %s: %v", l.Name(), err)
+			return
+		}
+		if slice.Bytes() == 0 {
+			s.t.Errorf("read %s at %d: nothing, the log ends at %d", l.Name(), offset, l.EndOffset())
 			return
 		}
 		data := make([]byte, slice.Bytes())

@@ -322,6 +322,43 @@ func TestManagerSetsBadPartitionsAside(t *testing.T) { // U-56, U-80
 	}
 }
 
+// A power cut may leave the names of a new partition's segments without any content: its directory still tells a start that
+// there are partitions, and none of its files becomes part of the log that is made in its place.
+func TestManagerMakesUnfinishedPartitionAnew(t *testing.T) {
+	fsys := vfs.NewMemory(1)
+	if err := fsys.MkdirAll("/data/topic-0"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"00000000000000000000.log", "00000000000000000007.log", "00000000000000000007.index", partitionMetadataFileName} {
+		file, err := fsys.Open("/data/topic-0/"+name, os.O_RDWR|os.O_CREATE)
+		if err == nil {
+			err = file.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := openDirectory(t, fsys, "/data")
+	if held, err := d.HoldsPartitions(); err != nil || !held {
+		t.Errorf("holds partitions: %v, %v", held, err)
+	}
+	if got := d.Strays(); len(got) != 0 {
+		t.Errorf("strays %q", got)
+	}
+	l := d.log("topic", topicID(1), 0)
+	l.fill(3, 10)
+	if l.StartOffset() != 0 || l.EndOffset() != 6 {
+		t.Errorf("offsets %d to %d, want 0 to 6", l.StartOffset(), l.EndOffset())
+	}
+	entries, err := fsys.List("/data/topic-0")
+	if err != nil || slices.ContainsFunc(entries, func(e vfs.Entry) bool { return strings.HasPrefix(e.Name, "00000000000000000007.") }) {
+		t.Errorf("the old life's segment is there: %v, %v", entries, err)
+	}
+	if err := d.Close(1); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestManagerStartsWithoutSpace(t *testing.T) { // U-72, U-73
 	fsys := vfs.NewMemory(1)
 	d := openDirectory(t, fsys, "/data")
