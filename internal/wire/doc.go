@@ -5,6 +5,9 @@
 // The invariant it keeps: no number that a peer sent is believed before it was compared with the bytes that are there.
 // A frame of n bytes never makes a decoder allocate more than [ChargeFactor] times n.
 //
-// Its callers are server and, for calls between brokers, replica and controller. It reads and writes no socket of its
-// own accord, knows no topic and no error policy, and keeps no state but the free lists of [Pool].
+// Between brokers there are private requests beside Kafka's ([KeyApply]), and [Peer] calls another broker over a
+// pipelined connection of its own.
+//
+// Its callers are server and, for calls between brokers, broker. It knows no topic and no error policy, and keeps no state
+// but the free lists of [Pool] and the connections of Peers.
 package wire

@@ -101,6 +101,9 @@ var byKey = func() (table [76]*API) {
 
 // Lookup finds the row of a key; it is nil for a key that this build does not know. The row is shared: read only.
 func Lookup(key int16) *API {
+	if key >= privateKeyMin {
+		return lookupPrivate(key)
+	}
 	if key < 0 || int(key) >= len(byKey) {
 		return nil
 	}
