@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -280,5 +281,25 @@ func TestTruncate(t *testing.T) { // E-33
 		if got := o.readAll(0, 1<<20); int64(len(got)) != end/2+30 {
 			t.Fatalf("truncate to %d: %d batches after appending again", to, len(got))
 		}
+	}
+}
+
+// An old leader's epoch that wrote nothing is not the follower's to claim: after it has truncated, the log names the epoch
+// of its last batch.
+func TestTruncateTakesEmptyEpochs(t *testing.T) { // E-14, E-44
+	o := openTest(t, nil)
+	o.fill(3, 10)
+	last := o.Epochs()
+	if err := o.AssignEpoch(5, o.EndOffset()); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Truncate(o.EndOffset()); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.Epochs(); !slices.Equal(got, last) {
+		t.Fatalf("epochs %v, want %v", got, last)
+	}
+	if got := len(o.readAll(0, 1<<20)); got != 3 {
+		t.Fatalf("%d batches left of 3", got)
 	}
 }

@@ -11,8 +11,9 @@ import (
 // Truncate removes everything from offset to on (E-33): whole segments above it, and in the segment that holds it every
 // batch that ends at to or above. A batch is never split: if to lies inside one, the log ends before it; if to lies in a
 // gap that compaction left, the log ends where its last batch does, as it would after a restart. Indexes,
-// producer state, epochs and transaction index follow; the recovery point sinks. An offset at or above the log end changes
-// nothing; below the first segment the log starts over at to (E-32). Appends that wait get ErrTruncated.
+// producer state, epochs and transaction index follow; the recovery point sinks. An offset at or above the log end takes
+// the epochs that have written nothing, and nothing else; below the first segment the log starts over at to (E-32).
+// Appends that wait get ErrTruncated.
 func (l *Log) Truncate(to int64) error {
 	if err := l.acquire(); err != nil {
 		return err
@@ -24,6 +25,9 @@ func (l *Log) Truncate(to int64) error {
 	l.failPending(ErrTruncated, false)
 	end := l.end.Load()
 	if to >= end {
+		l.mu.Lock()
+		l.mu.epochs.truncateFromEnd(end)
+		l.mu.Unlock()
 		return nil
 	}
 	if to < (*l.segments.Load())[0].base {

@@ -91,14 +91,15 @@ func (d *decision) sweep() {
 		// All that was acknowledged lately was acknowledged by this broker alone.
 		d.Leader, d.ISR = lost, []meta.BrokerID{lost}
 		d.raise = true
-		d.settle(nil)
+		d.UncleanEpoch = d.LeaderEpoch + 1 // what the others have above its end goes, even below their high watermarks
+		d.SettleISR(nil)
 		return
 	}
 	switch {
 	case led:
 		d.Leader = meta.NoBroker
 	case d.Leader != meta.NoBroker && d.facts.Unfenced(d.Leader):
-		d.settle(nil)
+		d.SettleISR(nil)
 	}
 }
 
@@ -120,7 +121,7 @@ func (d *decision) elect() {
 	d.Leader = successor
 	d.ISR = slices.DeleteFunc(slices.Clone(d.ISR), func(id meta.BrokerID) bool { return !d.facts.Unfenced(id) })
 	d.ISR = with(d.ISR, successor)
-	d.settle(old)
+	d.SettleISR(old)
 }
 
 // first is the first unfenced broker of the assignment that is in the set.
@@ -145,19 +146,7 @@ func (d *decision) shrink() {
 	old := d.ISR
 	d.ISR = slices.DeleteFunc(slices.Clone(d.ISR), fenced)
 	d.because("broker is fenced")
-	d.settle(old)
-}
-
-// settle recomputes ELR and last_known_isr after the ISR was left by members of old (KIP-966).
-func (d *decision) settle(old []meta.BrokerID) {
-	if len(d.ISR) >= d.MinISRBound() {
-		d.ELR, d.LastKnownISR = nil, nil
-		return
-	}
-	for _, id := range old {
-		d.ELR = with(d.ELR, id)
-	}
-	d.ELR = slices.DeleteFunc(slices.Clone(d.ELR), func(id meta.BrokerID) bool { return d.InSync(id) || !d.HasReplica(id) })
+	d.SettleISR(old)
 }
 
 func without(set []meta.BrokerID, id meta.BrokerID) []meta.BrokerID {

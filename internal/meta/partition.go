@@ -19,6 +19,10 @@ type Partition struct {
 	MinISR   int32 `json:"min_isr"`            // the topic's min.insync.replicas when this value was written
 	Recovery int8  `json:"recovery,omitempty"` // 1 while a leader elected uncleanly recovers, else 0
 
+	// UncleanEpoch is the leader epoch that the last election began whose winner may lack committed records: of what others
+	// hold below the high watermark, they may truncate what older epochs wrote, and nothing else (D9). 0: there was none.
+	UncleanEpoch Epoch `json:"unclean_epoch,omitempty"`
+
 	Flush   bool `json:"flush,omitempty"`   // acknowledgements wait for fsync (log.flush.acks)
 	Flushed bool `json:"flushed,omitempty"` // and every eligible member has acknowledged a synced end in this epoch
 
@@ -50,6 +54,30 @@ func (p *Partition) InSync(id BrokerID) bool { return slices.Contains(p.ISR, id)
 // least 1.
 func (p *Partition) MinISRBound() int {
 	return max(1, min(int(p.MinISR), len(p.Replicas)))
+}
+
+// ChangeISR sets the ISR and recomputes what follows from it, in the one way that every writer of the ISR does (D8,
+// KIP-966): while fewer are in sync than acks=all demands, the high watermark rests, so whoever leaves the ISR still
+// holds everything committed and stays eligible. The slice is kept.
+func (p *Partition) ChangeISR(isr []BrokerID) {
+	old := p.ISR
+	p.ISR = isr
+	p.SettleISR(old)
+}
+
+// SettleISR recomputes ELR and LastKnownISR after members of old have left the ISR, or others have entered it.
+func (p *Partition) SettleISR(old []BrokerID) {
+	if len(p.ISR) >= p.MinISRBound() {
+		p.ELR, p.LastKnownISR = nil, nil
+		return
+	}
+	elr := slices.Clone(p.ELR)
+	for _, id := range old {
+		if !slices.Contains(elr, id) {
+			elr = append(elr, id)
+		}
+	}
+	p.ELR = slices.DeleteFunc(elr, func(id BrokerID) bool { return p.InSync(id) || !p.HasReplica(id) })
 }
 
 // Clone is a copy that shares nothing with p.

@@ -11,7 +11,7 @@ func TestPartitionJSON(t *testing.T) {
 	dir := DirectoryID{1, 2, 3}
 	full := Partition{
 		Replicas: []BrokerID{1, 2, 3}, Adding: []BrokerID{3}, Removing: []BrokerID{1}, Leader: 2, LeaderEpoch: 7,
-		ISR: []BrokerID{2}, ELR: []BrokerID{3}, LastKnownISR: []BrokerID{1}, MinISR: 2, Recovery: 1, Flush: true, Flushed: true,
+		ISR: []BrokerID{2}, ELR: []BrokerID{3}, LastKnownISR: []BrokerID{1}, MinISR: 2, Recovery: 1, UncleanEpoch: 6, Flush: true, Flushed: true,
 		Dirs: []DirectoryID{dir}, Version: 9,
 	}
 	for _, c := range []struct {
@@ -25,7 +25,7 @@ func TestPartitionJSON(t *testing.T) {
 		{
 			full,
 			`{"replicas":[1,2,3],"adding":[3],"removing":[1],"leader":2,"leader_epoch":7,"isr":[2],"elr":[3],"last_known_isr":[1],` +
-				`"min_isr":2,"recovery":1,"flush":true,"flushed":true,"dirs":["AQIDAAAAAAAAAAAAAAAAAA"]}`,
+				`"min_isr":2,"recovery":1,"unclean_epoch":6,"flush":true,"flushed":true,"dirs":["AQIDAAAAAAAAAAAAAAAAAA"]}`,
 		},
 	} {
 		got, err := json.Marshal(&c.state)
@@ -75,5 +75,27 @@ func TestPartitionCloneSharesNothing(t *testing.T) {
 	c.Replicas[0], c.ISR[0], c.ELR[0], c.Dirs[0] = 2, 2, 2, DirectoryID{1}
 	if p.Replicas[0] != 1 || p.ISR[0] != 1 || p.ELR[0] != 1 || !p.Dirs[0].IsZero() {
 		t.Fatalf("the original changed: %+v", p)
+	}
+}
+
+// D8, KIP-966: whoever writes the ISR recomputes ELR and last_known_isr in that write.
+func TestChangeISR(t *testing.T) {
+	p := Partition{Replicas: []BrokerID{1, 2, 3}, Leader: 1, ISR: []BrokerID{1, 2, 3}, MinISR: 2}
+	for _, c := range []struct {
+		isr, elr, known []BrokerID
+	}{
+		{isr: []BrokerID{1, 2}},
+		{isr: []BrokerID{1}, elr: []BrokerID{2}},
+		{isr: []BrokerID{1, 3}},
+	} {
+		p.ChangeISR(c.isr)
+		if !reflect.DeepEqual([][]BrokerID{p.ISR, p.ELR, p.LastKnownISR}, [][]BrokerID{c.isr, c.elr, c.known}) {
+			t.Errorf("ISR %v, ELR %v, last known %v; want %v, %v, %v", p.ISR, p.ELR, p.LastKnownISR, c.isr, c.elr, c.known)
+		}
+	}
+	p.ChangeISR([]BrokerID{1})
+	p.LastKnownISR = []BrokerID{2}
+	if p.ChangeISR([]BrokerID{1, 2}); p.ELR != nil || p.LastKnownISR != nil {
+		t.Errorf("ELR %v and last known %v outlive a full ISR", p.ELR, p.LastKnownISR)
 	}
 }
