@@ -47,6 +47,9 @@ func (s *Server) apiKeys() []kmsg.ApiVersionsResponseApiKey {
 	apis := s.versions()
 	keys := make([]kmsg.ApiVersionsResponseApiKey, 0, len(apis))
 	for _, api := range apis {
+		if api.Private() {
+			continue
+		}
 		key := kmsg.NewApiVersionsResponseApiKey()
 		key.ApiKey, key.MinVersion, key.MaxVersion = api.Key, api.AdvertisedMin, api.Max
 		keys = append(keys, key)

@@ -421,9 +421,16 @@ func (c *conn) alone(ctx context.Context, f *frame, body []byte) error {
 	}
 	version := f.header.Version
 	var resp kmsg.Response
-	if !f.api.Supports(version) {
+	switch {
+	case !f.api.Supports(version):
 		version, resp = 0, c.server.unsupportedApiVersions()
-	} else {
+	case f.handler.private != nil:
+		answer, err := f.handler.private(ctx, body)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.api.Name, err)
+		}
+		return c.answer(f, version, responseFrame(f.api, version, f.header.CorrelationID, func(dst []byte) []byte { return append(dst, answer...) }))
+	default:
 		if err := f.api.Check(version, body); err != nil {
 			return err
 		}
@@ -437,8 +444,13 @@ func (c *conn) alone(ctx context.Context, f *frame, body []byte) error {
 			return fmt.Errorf("%s: %w", f.api.Name, err)
 		}
 	}
+	return c.answer(f, version, encode(f.api, version, f.header.CorrelationID, resp))
+}
+
+// answer sends the answer to a request that ran alone.
+func (c *conn) answer(f *frame, version int16, out []byte) error {
 	a := await{conn: c, api: f.api, started: f.started, version: version, id: f.header.CorrelationID}
-	err := frameReply(encode(f.api, version, f.header.CorrelationID, resp)).send(c)
+	err := frameReply(out).send(c)
 	c.server.metrics.answered(&a)
 	return err
 }
@@ -454,8 +466,12 @@ func (s *Server) unsupportedApiVersions() kmsg.Response {
 // encode builds a whole response frame.
 func encode(api *wire.API, version int16, correlationID int32, resp kmsg.Response) []byte {
 	resp.SetVersion(version)
-	out := wire.AppendResponseHeader(make([]byte, 4, 256), api, version, correlationID)
-	out = resp.AppendTo(out)
+	return responseFrame(api, version, correlationID, resp.AppendTo)
+}
+
+// responseFrame builds a whole response frame around what body appends.
+func responseFrame(api *wire.API, version int16, correlationID int32, body func(dst []byte) []byte) []byte {
+	out := body(wire.AppendResponseHeader(make([]byte, 4, 256), api, version, correlationID))
 	binary.BigEndian.PutUint32(out, uint32(len(out)-4))
 	return out
 }

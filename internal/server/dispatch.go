@@ -19,6 +19,9 @@ import (
 // the protocol has no word for. The handler need not set the response's version. req and its byte fields are its own
 // to keep.
 func (s *Server) served() []handler {
+	if s.config.Apply != nil {
+		return []handler{answer(s.apiVersions), private(wire.KeyApply, s.apply)}
+	}
 	handlers := []handler{
 		overlapping(wire.KeyProduce, s.produce),
 		overlapping(wire.KeyFetch, s.fetch),
@@ -69,11 +72,13 @@ type client struct {
 }
 
 // handler is one entry of the dispatch table: decode and serve for a request that is answered alone on its connection,
-// or start for one that overlaps with others.
+// private for one between brokers that is, or start for one that overlaps with others.
 type handler struct {
 	key    int16
 	decode func() kmsg.Request
 	serve  func(ctx context.Context, c *client, req kmsg.Request) (kmsg.Response, error)
+	// private decodes the body itself and returns that of the answer. An error closes the connection.
+	private func(ctx context.Context, body []byte) ([]byte, error)
 	// start begins a request and returns its answer, or nil if it has arranged for a.resolve to be called. The frame's
 	// buffer is valid until start returns, unless start retains it. An error closes the connection, after the answers
 	// before it.
@@ -85,8 +90,28 @@ func overlapping(key int16, start func(context.Context, *await, *frame, []byte) 
 	return handler{key: key, start: start}
 }
 
-// handlerTable is indexed by API key.
-type handlerTable [128]handler
+// handlerTable is indexed by slotOf an API key.
+type handlerTable [privateSlot + 1]handler
+
+// privateSlot is where the private requests begin: Kafka's own keys are below it.
+const privateSlot = 128
+
+// slotOf is the place of a key in a table of all keys, -1 for one that has none.
+func slotOf(key int16) int {
+	switch {
+	case key >= 0 && key < privateSlot:
+		return int(key)
+	case key == wire.KeyApply:
+		return privateSlot
+	default:
+		return -1
+	}
+}
+
+// private makes an entry of a handler of a request between brokers.
+func private(key int16, serve func(ctx context.Context, body []byte) ([]byte, error)) handler {
+	return handler{key: key, private: serve}
+}
 
 // answer makes an entry of a handler method; the request's type says which key it is for.
 func answer[T any, R interface {
@@ -104,18 +129,20 @@ func answer[T any, R interface {
 
 // handlerFor finds the entry of a key; ok is false if the key is not served.
 func (s *Server) handlerFor(key int16) (h *handler, ok bool) {
-	if key < 0 || int(key) >= len(s.handlers) || s.handlers[key].decode == nil && s.handlers[key].start == nil {
+	slot := slotOf(key)
+	if slot < 0 {
 		return nil, false
 	}
-	return &s.handlers[key], true
+	h = &s.handlers[slot]
+	return h, h.decode != nil || h.start != nil || h.private != nil
 }
 
 // versions lists key and version range of everything served, in key order.
 func (s *Server) versions() []*wire.API {
 	var apis []*wire.API
-	for key := range s.handlers {
-		if _, ok := s.handlerFor(int16(key)); ok {
-			apis = append(apis, wire.Lookup(int16(key)))
+	for i := range s.handlers {
+		if h := &s.handlers[i]; h.decode != nil || h.start != nil || h.private != nil {
+			apis = append(apis, wire.Lookup(h.key))
 		}
 	}
 	return apis

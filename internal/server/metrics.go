@@ -20,7 +20,7 @@ type metrics struct {
 	connections atomic.Int64
 	accepted    atomic.Int64
 
-	requests [len(handlerTable{})]requestMetrics // by key
+	requests [len(handlerTable{})]requestMetrics // by slotOf key
 }
 
 // versionsMax is more than any request has.
@@ -34,7 +34,7 @@ type requestMetrics struct {
 
 // answered counts one request whose answer was sent or dropped.
 func (m *metrics) answered(a *await) {
-	r := &m.requests[a.api.Key]
+	r := &m.requests[slotOf(a.api.Key)]
 	r.byVersion[min(max(a.version, 0), versionsMax-1)].Add(1)
 	r.times.add(time.Since(a.started))
 }
@@ -171,7 +171,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		c.mu.rotated = now
 	}
 	for _, api := range s.versions() {
-		r := &s.metrics.requests[api.Key]
+		r := &s.metrics.requests[slotOf(api.Key)]
 		for version := api.AdvertisedMin; version <= api.Max; version++ {
 			if n := r.byVersion[version].Load(); n > 0 {
 				counter(requestsDesc, n, api.Name, strconv.Itoa(int(version)))
@@ -188,13 +188,14 @@ func (c *collector) times(out chan<- prometheus.Metric, api *wire.API, r *reques
 		return
 	}
 	recent := all
-	if older := c.mu.older[api.Key]; older != nil {
+	slot := slotOf(api.Key)
+	if older := c.mu.older[slot]; older != nil {
 		for i := range recent {
 			recent[i] -= older[i]
 		}
 	}
 	if rotate {
-		c.mu.older[api.Key], c.mu.newer[api.Key] = c.mu.newer[api.Key], &all
+		c.mu.older[slot], c.mu.newer[slot] = c.mu.newer[slot], &all
 	}
 	out <- prometheus.MustNewConstSummary(totalTimeDesc, uint64(total), float64(r.times.nanos.Load())/1e6,
 		recent.quantiles(), api.Name)

@@ -37,6 +37,10 @@ type Config struct {
 	// ProducerIDs hands out a producer id that no other call anywhere has returned, for idempotent producers.
 	ProducerIDs func(ctx context.Context) (int64, error)
 
+	// Apply makes this the server of a listener for brokers: it acts on a statement of the controller and answers. Such a
+	// server takes what only brokers may ask, and nothing of clients (D16). Nil for clients.
+	Apply func(ctx context.Context, a *meta.Apply) (meta.ApplyAnswer, error)
+
 	// Configs is the table of configuration keys, with what the properties file set. Default: this package's keys, with
 	// nothing set.
 	Configs *ConfigTable
@@ -192,7 +196,7 @@ func New(config Config) (*Server, error) {
 	s.open.conns, s.open.from = make(map[*conn]struct{}), make(map[netip.Addr]int)
 	s.sessions = newFetchSessions(config.FetchSessionsMax, config.Now)
 	for _, h := range s.served() {
-		s.handlers[h.key] = h
+		s.handlers[slotOf(h.key)] = h
 	}
 	if config.Registerer != nil {
 		if err := config.Registerer.Register(&collector{server: s}); err != nil {

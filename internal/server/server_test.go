@@ -63,7 +63,7 @@ func run(t testing.TB, config Config, listener net.Listener, dial func() net.Con
 		s.pool.Poison()
 	}
 	for _, h := range handlers {
-		s.handlers[h.key] = h
+		s.handlers[slotOf(h.key)] = h
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
