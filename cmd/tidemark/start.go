@@ -21,6 +21,7 @@ var processStart = time.Now()
 type startFlags struct {
 	config    string
 	set       []string
+	cluster   string
 	logLevel  string
 	logFormat string
 }
@@ -43,6 +44,7 @@ metrics on localhost:9644 and keeps its data in ./tidemark-data.`,
 		},
 	}
 	cmd.Flags().StringVar(&flags.config, "config", "", "properties `file`; a Kafka server.properties works")
+	cmd.Flags().StringVar(&flags.cluster, "cluster", "", "all brokers of the cluster, as `1@host:port,2@host:port,3@host:port`; the same as --set cluster.brokers=")
 	cmd.Flags().StringArrayVar(&flags.set, "set", nil, "setting `key=value` (repeatable)")
 	cmd.Flags().StringVar(&flags.logLevel, "log-level", "info", "least `level` to log: debug, info, warn or error")
 	cmd.Flags().StringVar(&flags.logFormat, "log-format", formatText, "log `format` on stderr: text or json")
@@ -117,6 +119,9 @@ func (f *startFlags) resolve(logger *slog.Logger) (broker.Config, error) {
 	}
 	if from.flags, err = parseSettings(f.set); err != nil {
 		return broker.Config{}, err
+	}
+	if f.cluster != "" {
+		from.flags = append(from.flags, setting{broker.ClusterKey, f.cluster})
 	}
 	settings, err := resolve(from, broker.Keys().BrokerKeys())
 	if err != nil {

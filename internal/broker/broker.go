@@ -34,6 +34,7 @@ type Broker struct {
 	listening struct {
 		sync.Mutex
 		clients, admin []net.Addr
+		brokers        net.Addr // nil for a lone broker
 	}
 
 	// What the start assembles, in this order; nil before.
@@ -46,6 +47,7 @@ type Broker struct {
 	table    *replica.Table
 	admin    *controller.Admin
 	groups   *groups.Coordinator
+	peers    *peers
 	disk     *diskWatcher
 	running  atomic.Pointer[parts] // for the console, which asks at any time
 }

@@ -51,6 +51,9 @@ type Config struct {
 	// Profiles takes /debug/pprof; nil, the default, is off. Key pprof.listener.
 	Profiles *Address
 
+	// Cluster lists every broker of the cluster, sorted by id, this one included; empty for a lone broker. Key cluster.brokers.
+	Cluster []ClusterBroker
+
 	// RegistryEndpoints are external etcd endpoints; with none, the registry is embedded. Key registry.endpoints.
 	RegistryEndpoints []string
 	// Registry, if not nil, is used instead of an embedded or external one, and not closed: for tests and simulation.
@@ -74,6 +77,8 @@ type Config struct {
 	FreeBytes func(dir string) (free, total uint64, err error)
 	// Listen opens listeners. Default: TCP.
 	Listen ListenFunc
+	// Dial opens connections to other brokers. Default: TCP.
+	Dial DialFunc
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 }
@@ -129,6 +134,10 @@ func (c Config) WithDefaults() Config {
 			return tcp.Listen(ctx, network, address)
 		}
 	}
+	if c.Dial == nil {
+		var tcp net.Dialer
+		c.Dial = tcp.DialContext
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -145,12 +154,18 @@ func (c Config) Validate() error {
 	case c.Registry != nil && len(c.RegistryEndpoints) > 0:
 		return errors.New("Registry and RegistryEndpoints are both set; one of them can count") //nolint:staticcheck // a field's name
 	}
+	if len(c.Cluster) > 1 && c.Registry == nil && len(c.RegistryEndpoints) == 0 {
+		return fmt.Errorf("%s lists %d brokers, whose registry must be named in registry.endpoints: one in each broker would be one cluster each", ClusterKey, len(c.Cluster))
+	}
 	names := make(map[string]bool)
 	for _, l := range c.Listeners {
 		if l.Name == "" || names[l.Name] {
 			return fmt.Errorf("Listeners: the name %q is empty or occurs twice", l.Name) //nolint:staticcheck // a field's name
 		}
 		names[l.Name] = true
+		if l.Name == brokersListener {
+			return fmt.Errorf("Listeners: the name %s is the one of the listener for brokers; give it another one", brokersListener) //nolint:staticcheck // a field's name
+		}
 		if l.Port < 0 || l.Port > 65535 {
 			return fmt.Errorf("Listeners: port %d of %s is not between 0 and 65535", l.Port, l.Name) //nolint:staticcheck // a field's name
 		}
@@ -194,7 +209,8 @@ func ParseConfig(settings map[string]string) (Config, error) {
 		c.Profiles = &address
 	}
 	c.RegistryEndpoints = meta.SplitList(settings["registry.endpoints"])
-	return c, nil
+	c.Cluster, err = parseCluster(settings, c.BrokerID)
+	return c, err
 }
 
 // parseBrokerID reads node.id and its older name.

@@ -42,6 +42,21 @@ func TestParseConfig(t *testing.T) {
 				RegistryEndpoints: []string{"a:2379", "b:2379"}, Rack: "r1",
 			},
 		},
+		{
+			name:     "one of three",
+			settings: map[string]string{"node.id": "2", "cluster.brokers": "3@c:9192/7000, 1@a:9192,2@b:9192"},
+			want: Config{BrokerID: 2, Listeners: []Listener{loopback}, Cluster: []ClusterBroker{
+				{ID: 1, Internal: Address{"a", 9192}, Registry: Address{"a", 9193}},
+				{ID: 2, Internal: Address{"b", 9192}, Registry: Address{"b", 9193}},
+				{ID: 3, Internal: Address{"c", 9192}, Registry: Address{"c", 7000}},
+			}},
+		},
+		{name: "a cluster without this broker", settings: map[string]string{"node.id": "4", "cluster.brokers": "1@a:1,2@b:1"}, err: "does not list this broker, whose node.id is 4"},
+		{name: "a broker twice", settings: map[string]string{"cluster.brokers": "1@a:1,1@b:1"}, err: "broker 1 is listed twice"},
+		{name: "one address twice", settings: map[string]string{"cluster.brokers": "1@a:9192,2@a:9193"}, err: "brokers 1 and 2 both use a:9193"},
+		{name: "a cluster without ids", settings: map[string]string{"cluster.brokers": "a:9192"}, err: `"a:9192": want ID@HOST:PORT`},
+		{name: "a cluster on every address", settings: map[string]string{"cluster.brokers": "1@0.0.0.0:9192"}, err: "the other brokers cannot connect to"},
+		{name: "a bad registry port", settings: map[string]string{"cluster.brokers": "1@a:9192/x"}, err: "want a registry port from 1 to 65535"},
 		{name: "two directories", settings: map[string]string{"log.dirs": "a,b"}, err: "log.dirs=a,b names 2 directories; tidemark uses exactly one"},
 		{name: "two ids", settings: map[string]string{"node.id": "1", "broker.id": "2"}, err: "node.id=1 and broker.id=2 differ"},
 		{name: "encrypted listener", settings: map[string]string{"listeners": "SSL://:9092"}, err: "listener SSL has the security protocol SSL; this version serves PLAINTEXT only"},
@@ -65,7 +80,7 @@ func TestParseConfig(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.want.Settings = test.settings
-			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(Config{}, "Now", "Listen", "FreeBytes", "FS", "Registry", "Logger")); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(Config{}, "Now", "Listen", "Dial", "FreeBytes", "FS", "Registry", "Logger")); diff != "" {
 				t.Error(diff)
 			}
 		})

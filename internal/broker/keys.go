@@ -53,6 +53,10 @@ var processKeys = inBroker([]meta.ConfigKey{
 		Doc: "Id of this broker in the cluster.",
 	},
 	{
+		Name: ClusterKey, Type: meta.ListType, HasDefault: true,
+		Doc: "Every broker of the cluster as ID@HOST:PORT[/REGISTRYPORT], the same list for all of them: where it takes the other brokers' requests, and where its member of the registry does (by default the next port). Without it the broker stands alone.",
+	},
+	{
 		Name: "initial.broker.registration.timeout.ms", Type: meta.IntType, HasDefault: true, Default: "60000", NoEffect: true,
 		Doc: "Milliseconds that a starting broker waits to be registered.",
 	},

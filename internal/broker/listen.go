@@ -12,6 +12,9 @@ import (
 // ListenFunc opens a listener, as net.ListenConfig's Listen does.
 type ListenFunc func(ctx context.Context, network, address string) (net.Listener, error)
 
+// DialFunc opens a connection, as net.Dialer's DialContext does.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
 // loopbackHost is the host that stands for both loopback addresses.
 const loopbackHost = "localhost"
 

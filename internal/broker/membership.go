@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -110,16 +109,24 @@ func (m *membership) term(ctx context.Context, me registry.Registered) error {
 	return group.Wait()
 }
 
-// deliver is the channel of a lone broker: statements go to itself.
-func (b *Broker) deliver(ctx context.Context, to meta.BrokerID, a *meta.Apply) (controller.Answer, error) {
-	if to != b.config.BrokerID {
-		return controller.Answer{}, fmt.Errorf("broker %d cannot be reached: this version serves a single broker", to)
+// deliver is the controller's channel: statements to this broker take no detour.
+func (b *Broker) deliver(ctx context.Context, to meta.Broker, a *meta.Apply) (controller.Answer, error) {
+	answer, err := meta.ApplyAnswer{}, error(nil)
+	if to.ID == b.config.BrokerID {
+		answer, err = b.apply(ctx, a)
+	} else {
+		answer, err = b.peers.apply(ctx, &to, a)
 	}
+	return controller.Answer{Holding: answer.Holding}, err
+}
+
+// apply acts on a statement of the controller.
+func (b *Broker) apply(ctx context.Context, a *meta.Apply) (meta.ApplyAnswer, error) {
 	applied, err := b.state.apply(ctx, a)
 	if err != nil {
-		return controller.Answer{}, err
+		return meta.ApplyAnswer{}, err
 	}
-	var answer controller.Answer
+	var answer meta.ApplyAnswer
 	for _, topic := range a.Topics {
 		for partition := range applied.Failed {
 			if topic.Deleted && partition.Topic == topic.ID {

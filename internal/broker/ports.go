@@ -13,6 +13,7 @@ import (
 // touched; nobody is accepted before there is somebody to answer (U-84).
 type ports struct {
 	clients  []server.Listener
+	brokers  net.Listener // nil for a lone broker
 	admin    []net.Listener
 	profiles net.Listener
 }
@@ -47,6 +48,11 @@ func (b *Broker) listen(ctx context.Context) (_ *ports, err error) {
 			p.clients = append(p.clients, client)
 		}
 	}
+	if self, several := b.config.self(); several {
+		if p.brokers, err = b.config.Listen(ctx, "tcp", self.Internal.String()); err != nil {
+			return nil, listenError(err, ClusterKey, self.Internal.Host, self.Internal.Port)
+		}
+	}
 	if a := b.config.Admin; a != nil {
 		if p.admin, err = listen(ctx, b.config.Listen, "admin.listener", a.Host, a.Port); err != nil {
 			return nil, err
@@ -67,6 +73,9 @@ func (b *Broker) listen(ctx context.Context) (_ *ports, err error) {
 	for _, l := range p.clients {
 		b.listening.clients = append(b.listening.clients, l.Net.Addr())
 	}
+	if p.brokers != nil {
+		b.listening.brokers = p.brokers.Addr()
+	}
 	for _, l := range p.admin {
 		b.listening.admin = append(b.listening.admin, l.Addr())
 	}
@@ -79,8 +88,10 @@ func (p *ports) close() error {
 	for _, l := range p.clients {
 		all = append(all, l.Net)
 	}
-	if p.profiles != nil {
-		all = append(all, p.profiles)
+	for _, l := range []net.Listener{p.brokers, p.profiles} {
+		if l != nil {
+			all = append(all, l)
+		}
 	}
 	return closeAll(all)
 }
@@ -107,6 +118,11 @@ func (b *Broker) endpoints() []meta.Endpoint {
 		for at < len(b.listening.clients) && l.Host == loopbackHost && portOf(b.listening.clients[at]) == portOf(b.listening.clients[at-1]) {
 			at++
 		}
+	}
+	if self, several := b.config.self(); several {
+		endpoints = append(endpoints, meta.Endpoint{
+			Listener: brokersListener, Host: self.Internal.Host, Port: int32(portOf(b.listening.brokers)), Protocol: plaintext,
+		})
 	}
 	return endpoints
 }

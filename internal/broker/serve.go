@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 
 	"golang.org/x/sync/errgroup"
 
@@ -22,6 +23,13 @@ func (b *Broker) serve(ctx context.Context, ports *ports) error {
 		b.logs.Run, b.table.Run, b.groups.Run, b.disk.run, b.state.watchConfigs, b.watchRegistry, b.recordErrors,
 	} {
 		group.Go(func() error { return b.work(background, run) })
+	}
+	if ports.brokers != nil {
+		internal, err := server.New(b.internalConfig(ports.brokers))
+		if err != nil {
+			return fmt.Errorf("server for brokers: %w", err)
+		}
+		group.Go(func() error { return b.work(background, internal.Run) })
 	}
 	member := newMembership(b)
 	membership, leave := context.WithCancel(background)
@@ -69,6 +77,14 @@ func (b *Broker) admit(ctx, background context.Context, ports *ports, member *me
 	b.logger.Info("serving clients", slog.Float64("start_ms", b.phases.Status().Milliseconds))
 	close(b.ready)
 	return s.Run(ctx)
+}
+
+// internalConfig is what the server of the listener for brokers needs.
+func (b *Broker) internalConfig(l net.Listener) server.Config {
+	return server.Config{
+		Broker: b.config.BrokerID, Listeners: []server.Listener{{Net: l, Name: brokersListener}}, Image: b.state.load, WaitImage: b.state.wait,
+		Table: b.table, Apply: b.apply, Configs: b.configs, Logger: b.logger, Now: b.config.Now,
+	}
 }
 
 // serverConfig gathers what the server needs. Limits are those of the properties file.

@@ -233,6 +233,7 @@ func (b *Broker) assemble(ctx context.Context) (err error) {
 	if err := b.registerMetrics(); err != nil {
 		return err
 	}
+	b.peers = newPeers(b.config.BrokerID, b.config.Dial)
 	b.running.Store(&parts{b.embedded, b.state, b.table, b.disk})
 	return b.logs.Arm()
 }
@@ -241,6 +242,9 @@ func (b *Broker) assemble(ctx context.Context) (err error) {
 // directory; the registry is closed after it.
 func (b *Broker) stop() error {
 	var errs []error
+	if b.peers != nil {
+		b.peers.close()
+	}
 	if b.table != nil {
 		b.table.Close()
 	}

@@ -10,8 +10,8 @@ import (
 // brokers at once, and for one broker once at a time.
 type Channel interface {
 	// Send delivers a statement and returns when the broker has acted on it. After an error the controller states
-	// everything again that the statement said. The statement is shared: it must not be changed.
-	Send(ctx context.Context, broker meta.BrokerID, a *meta.Apply) (Answer, error)
+	// everything again that the statement said. The statement is shared: it must not be changed, nor kept.
+	Send(ctx context.Context, to meta.Broker, a *meta.Apply) (Answer, error)
 }
 
 // Answer is a broker's answer to a statement.
@@ -22,9 +22,9 @@ type Answer struct {
 }
 
 // ChannelFunc makes a function a Channel.
-type ChannelFunc func(ctx context.Context, broker meta.BrokerID, a *meta.Apply) (Answer, error)
+type ChannelFunc func(ctx context.Context, to meta.Broker, a *meta.Apply) (Answer, error)
 
 // Send implements Channel.
-func (f ChannelFunc) Send(ctx context.Context, broker meta.BrokerID, a *meta.Apply) (Answer, error) {
-	return f(ctx, broker, a)
+func (f ChannelFunc) Send(ctx context.Context, to meta.Broker, a *meta.Apply) (Answer, error) {
+	return f(ctx, to, a)
 }

@@ -66,7 +66,8 @@ func newHarness(t *testing.T) *harness {
 }
 
 // Send implements Channel.
-func (h *harness) Send(_ context.Context, broker meta.BrokerID, a *meta.Apply) (Answer, error) {
+func (h *harness) Send(_ context.Context, to meta.Broker, a *meta.Apply) (Answer, error) {
+	broker := to.ID
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.mu.fail[broker]; err != nil {

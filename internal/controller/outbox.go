@@ -150,12 +150,16 @@ func (w *writer) partition(tp meta.TopicIDPartition) {
 func brokersOf(s *registry.State) []meta.Broker {
 	var brokers []meta.Broker
 	for _, b := range s.Registered() {
-		brokers = append(brokers, meta.Broker{
-			ID: b.ID, Registration: b.Registration, Epoch: b.Epoch, Endpoints: b.Info.Endpoints, Rack: b.Info.Rack,
-			Directories: b.Info.Directories, Fenced: b.Live == 0,
-		})
+		brokers = append(brokers, brokerOf(b))
 	}
 	return brokers
+}
+
+func brokerOf(b *registry.BrokerState) meta.Broker {
+	return meta.Broker{
+		ID: b.ID, Registration: b.Registration, Epoch: b.Epoch, Endpoints: b.Info.Endpoints, Rack: b.Info.Rack,
+		Directories: b.Info.Directories, Fenced: b.Live == 0,
+	}
 }
 
 // sortedIDs makes statements repeatable.

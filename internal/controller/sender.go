@@ -139,16 +139,18 @@ var errAgain = errors.New("values have changed")
 // deliver sends one statement of everything that the broker has not been told.
 func (t *term) deliver(ctx context.Context, o *outbox) error {
 	t.mu.Lock()
-	if t.mu.outboxes[o.broker] != o || t.mu.state.Revision < o.after || t.mu.state.Revision == o.told && o.empty() {
+	to := t.mu.state.Brokers[o.broker]
+	if t.mu.outboxes[o.broker] != o || to == nil || t.mu.state.Revision < o.after || t.mu.state.Revision == o.told && o.empty() {
 		t.mu.Unlock()
 		return nil
 	}
+	broker := brokerOf(to)
 	m := o.take()
 	a := statement(t.mu.state, t.seat, o.registration, m)
 	tombstones := t.unconfirmedLocked(a, o.broker)
 	t.mu.Unlock()
 
-	answer, err := t.channel.Send(ctx, o.broker, a)
+	answer, err := t.channel.Send(ctx, broker, a)
 	if err != nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()

@@ -1,0 +1,92 @@
+package broker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tidemark-io/tidemark/internal/meta"
+)
+
+// ClusterKey is the key that makes a broker one of several; the flag --cluster sets it.
+const ClusterKey = "cluster.brokers"
+
+// ClusterBroker is one broker of the list that every broker of a cluster is started with.
+type ClusterBroker struct {
+	ID meta.BrokerID
+	// Internal is where it takes the other brokers' requests.
+	Internal Address
+	// Registry is where its member of the registry takes the others' traffic, if it has one: the port after Internal's
+	// unless the list says another one.
+	Registry Address
+}
+
+// clusterExample is in every message about a malformed list.
+const clusterExample = "1@host1:9192,2@host2:9192,3@host3:9192"
+
+// parseCluster reads ID@HOST:PORT[/REGISTRYPORT], separated by commas, and sorts by id. An empty list is a lone broker.
+func parseCluster(settings map[string]string, self meta.BrokerID) ([]ClusterBroker, error) {
+	text := settings[ClusterKey]
+	var brokers []ClusterBroker
+	taken := make(map[Address]meta.BrokerID)
+	for _, item := range meta.SplitList(text) {
+		b, err := parseClusterBroker(item)
+		if err != nil {
+			return nil, fmt.Errorf("%s=%s: %w", ClusterKey, text, err)
+		}
+		if slices.ContainsFunc(brokers, func(other ClusterBroker) bool { return other.ID == b.ID }) {
+			return nil, fmt.Errorf("%s=%s: broker %s is listed twice", ClusterKey, text, b.ID)
+		}
+		for _, address := range []Address{b.Internal, b.Registry} {
+			if other, found := taken[address]; found {
+				return nil, fmt.Errorf("%s=%s: brokers %s and %s both use %s; remember that the registry of each takes the port after its own, unless it is given as HOST:PORT/REGISTRYPORT",
+					ClusterKey, text, other, b.ID, address)
+			}
+			taken[address] = b.ID
+		}
+		brokers = append(brokers, b)
+	}
+	if len(brokers) > 0 && !slices.ContainsFunc(brokers, func(b ClusterBroker) bool { return b.ID == self }) {
+		return nil, fmt.Errorf("%s=%s does not list this broker, whose node.id is %s; every broker is started with the whole list", ClusterKey, text, self)
+	}
+	slices.SortFunc(brokers, func(a, b ClusterBroker) int { return cmp.Compare(a.ID, b.ID) })
+	return brokers, nil
+}
+
+func parseClusterBroker(item string) (ClusterBroker, error) {
+	number, rest, found := strings.Cut(item, "@")
+	id, err := strconv.ParseInt(number, 10, 32)
+	if !found || err != nil || id < 0 {
+		return ClusterBroker{}, fmt.Errorf("%q: want ID@HOST:PORT, for example %s", item, clusterExample)
+	}
+	rest, registryPort, explicit := strings.Cut(rest, "/")
+	internal, err := parseAddress(rest)
+	switch {
+	case err != nil:
+		return ClusterBroker{}, err
+	case internal.Host == "" || internal.Host == "0.0.0.0" || internal.Host == "::":
+		return ClusterBroker{}, fmt.Errorf("%q: the other brokers cannot connect to %q; name a host that they can reach", item, internal.Host)
+	case internal.Port == 0 || internal.Port == 65535 && !explicit:
+		return ClusterBroker{}, fmt.Errorf("%q: want a port from 1 to 65534", item)
+	}
+	b := ClusterBroker{ID: meta.BrokerID(id), Internal: internal, Registry: Address{internal.Host, internal.Port + 1}}
+	if explicit {
+		port, err := strconv.ParseUint(registryPort, 10, 16)
+		if err != nil || port == 0 {
+			return ClusterBroker{}, fmt.Errorf("%q: want a registry port from 1 to 65535 after the slash", item)
+		}
+		b.Registry.Port = int(port)
+	}
+	return b, nil
+}
+
+// self is this broker's entry of the list; false for a lone broker.
+func (c Config) self() (ClusterBroker, bool) {
+	i := slices.IndexFunc(c.Cluster, func(b ClusterBroker) bool { return b.ID == c.BrokerID })
+	if i < 0 {
+		return ClusterBroker{}, false
+	}
+	return c.Cluster[i], true
+}
