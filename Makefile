@@ -82,5 +82,9 @@ power-cut: ## SEEDS (2,000) simulated power cuts; SEED=n replays one
 	$(GO) test ./internal/commitlog -run '^TestPowerCut' -count=1 -timeout 60m -args $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS))
 
 .PHONY: bench
-bench: ## tidemark beside Apache Kafka: a table of ratios (wants root, a JDK and Maven)
+bench: ## tidemark beside Apache Kafka and NATS in under 30 minutes: a table of ratios (wants root, a JDK and Maven)
 	scripts/bench.sh $(BENCH_FLAGS)
+
+.PHONY: bench-full
+bench-full: ## the same by the whole protocol, for an idle machine: A B B A, 5 repeats, a minute each (about six hours)
+	scripts/bench.sh -full $(BENCH_FLAGS)

@@ -1,29 +1,31 @@
-// Command bench holds tidemark against Apache Kafka on one machine with the same clients: it starts each in turn (A B A),
-// drives it with the same load, and prints a table of ratios with the client's own limit (its null run, against a mock in
-// its own process) beside. A figure alone says nothing on a shared machine; the ratios of one run do.
+// Command bench holds tidemark against Apache Kafka and NATS JetStream on one machine with the same loads. It starts each
+// in turn (A B A), in a process of its own, drives it, and prints a table of ratios with the limits of the same run
+// beside: what the client reaches against a broker that throws everything away (the null run), and what the disk and the
+// loopback reach without any broker. A figure alone says nothing on a shared machine; the ratios of one run do.
+//
+// It wants Linux: processor time and memory come from /proc, and the cold rows drop the page cache.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
+	"syscall"
 	"time"
 
 	"github.com/tidemark-io/tidemark/compat"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -33,169 +35,114 @@ func main() {
 type options struct {
 	rows           string
 	warmUp, during time.Duration
+	repeats        int
+	full           bool
 	results        string
+	nats           string
+	list           bool
 }
 
-func run(ctx context.Context) error {
-	var o options
-	flag.StringVar(&o.rows, "rows", "", "rows to run, separated by commas (default: all)")
-	flag.DurationVar(&o.warmUp, "warm-up", 4*time.Second, "load before the measurement")
-	flag.DurationVar(&o.during, "measure", 8*time.Second, "length of a measurement")
-	flag.StringVar(&o.results, "results", "results", "folder for the results as JSON; empty for none")
-	flag.Parse()
-
+func run(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) > 0 {
+		switch args[0] { // the other side of a null run and of the loopback limits, in a process of its own
+		case nullBrokerCommand:
+			return serveNull(ctx, out)
+		case drainCommand:
+			return serveDrain(ctx, out)
+		case "render":
+			return render(args[1:], out)
+		}
+	}
+	o, err := parseOptions(args)
+	if err != nil {
+		return err
+	}
+	rows, err := chooseRows(o.rows)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d rows, planned: %s\n", len(rows), planned(rows, o).Round(time.Second))
+	if o.list {
+		for _, r := range rows {
+			fmt.Fprintf(out, "  %-14s %-48s %s\n", r.id, r.what, r.planned(o).Round(time.Second))
+		}
+		return nil
+	}
+	if o.nats == "" {
+		return fmt.Errorf("-nats is empty: build github.com/nats-io/nats-server/v2 and name the program, as scripts/bench.sh does")
+	}
 	kafka, err := compat.OpenKafka()
 	if err != nil {
 		return err
 	}
-	peers := []peer{tidemark{}, apacheKafka{kafka}}
-	fmt.Printf("congestion control %s, %s warm-up, %s measured, order A B A, Kafka's durability for both (page cache)\n\n",
-		congestionControl(), o.warmUp, o.during)
-	report := report{Commit: commit(), Time: time.Now().UTC().Format(time.RFC3339), Congestion: congestionControl()}
-	for _, row := range table {
-		if o.rows != "" && !slices.Contains(strings.Split(o.rows, ","), row.id) {
-			continue
+	s := &series{
+		options: o,
+		peers:   map[string]peer{ours: tidemark{}, kafkaName: apacheKafka{kafka}, natsName: natsServer{o.nats}, nullName: nullPeer{}},
+		tools:   tools{kafka: kafka},
+		report:  newReport(ctx, o),
+		out:     out,
+	}
+	fmt.Fprintf(out, "%d processors, congestion control %s, %s warm-up, %s measured, order %s\n\n",
+		runtime.NumCPU(), s.report.Congestion, o.warmUp, o.during, strings.Join(order([]string{"A", "B"}, o), " "))
+	return s.run(ctx, rows)
+}
+
+func parseOptions(args []string) (*options, error) {
+	o := &options{}
+	flags := flag.NewFlagSet("bench", flag.ExitOnError)
+	flags.StringVar(&o.rows, "rows", "", "rows to run, separated by commas; a name takes its variants too (B-P8 is B-P8/lz4 and so on); default: all")
+	flags.BoolVar(&o.full, "full", false, "the whole protocol: A B B A, more repeats, longer runs, memory touched before")
+	flags.DurationVar(&o.warmUp, "warm-up", 0, "load before a measurement (default 4s; 20s with -full)")
+	flags.DurationVar(&o.during, "measure", 0, "length of a measurement (default 8s; 60s with -full)")
+	flags.IntVar(&o.repeats, "repeats", 0, "runs of each peer with -full (default 5)")
+	flags.StringVar(&o.results, "results", "results", "folder for the results as JSON; empty for none")
+	flags.StringVar(&o.nats, "nats", "", "path of a nats-server program")
+	flags.BoolVar(&o.list, "list", false, "print the rows and how long each is planned to take, and run nothing")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("unknown argument %q", flags.Arg(0))
+	}
+	o.fill()
+	return o, nil
+}
+
+// fill sets what the command line left open.
+func (o *options) fill() {
+	warmUp, during, repeats := 4*time.Second, 8*time.Second, 1
+	if o.full {
+		warmUp, during, repeats = 20*time.Second, 60*time.Second, 5
+	}
+	if o.warmUp <= 0 {
+		o.warmUp = warmUp
+	}
+	if o.during <= 0 {
+		o.during = during
+	}
+	if o.repeats <= 0 {
+		o.repeats = repeats
+	}
+}
+
+// chooseRows takes the rows that a list of ids names, all of them if it is empty.
+func chooseRows(list string) ([]row, error) {
+	if list == "" {
+		return matrix, nil
+	}
+	var chosen []row
+	for _, id := range strings.Split(list, ",") {
+		found := slices.Collect(func(yield func(row) bool) {
+			for _, r := range matrix {
+				if (r.id == id || strings.HasPrefix(r.id, id+"/")) && !yield(r) {
+					return
+				}
+			}
+		})
+		if len(found) == 0 {
+			return nil, fmt.Errorf("no row is called %q; -list prints them", id)
 		}
-		result, err := runRow(ctx, row, peers, &o)
-		if err != nil {
-			return fmt.Errorf("%s: %w", row.id, err)
-		}
-		report.Rows = append(report.Rows, result)
-		result.print(os.Stdout)
+		chosen = append(chosen, found...)
 	}
-	if err := report.print(os.Stdout); err != nil {
-		return err
-	}
-	return report.write(o.results)
-}
-
-// runRow measures one row: its null run, then tidemark, Kafka, tidemark.
-func runRow(ctx context.Context, row row, peers []peer, o *options) (rowResult, error) {
-	result := rowResult{ID: row.id, What: row.what, Unit: row.unit, Better: row.better}
-	if row.null != nil {
-		null, err := row.null(ctx, row, o)
-		if err != nil {
-			return result, fmt.Errorf("null run: %w", err)
-		}
-		result.Null = null
-	}
-	for _, p := range []peer{peers[0], peers[1], peers[0]} {
-		m, err := measure(ctx, row, p, o)
-		if err != nil {
-			return result, fmt.Errorf("%s: %w", p.name(), err)
-		}
-		if p == peers[0] {
-			result.Ours = append(result.Ours, m)
-		} else {
-			result.Kafka = append(result.Kafka, m)
-		}
-	}
-	return result, nil
-}
-
-func measure(ctx context.Context, row row, p peer, o *options) (measurement, error) {
-	home, err := os.MkdirTemp("", "bench-"+p.name()+"-")
-	if err != nil {
-		return measurement{}, err
-	}
-	defer os.RemoveAll(home)
-	return row.run(ctx, row, &stage{peer: p, home: home, options: o})
-}
-
-// measurement is one run of a row against one peer.
-type measurement struct {
-	Value     float64 `json:"value"`             // in the row's unit
-	P50       float64 `json:"p50_ms,omitempty"`  // latency rows
-	P99       float64 `json:"p99_ms,omitempty"`  // latency rows
-	CPUPerGiB float64 `json:"cpu_s_per_gib"`     // of the server, user and system
-	PeakMiB   float64 `json:"peak_resident_mib"` // of the server
-	Bytes     int64   `json:"payload_bytes"`     // moved while measured
-	Null      bool    `json:"-"`                 //
-}
-
-type rowResult struct {
-	ID     string        `json:"id"`
-	What   string        `json:"what"`
-	Unit   string        `json:"unit"`
-	Better string        `json:"better"` // "more" or "less"
-	Null   float64       `json:"null_run,omitempty"`
-	Ours   []measurement `json:"tidemark"`
-	Kafka  []measurement `json:"kafka"`
-}
-
-type report struct {
-	Commit     string      `json:"commit"`
-	Time       string      `json:"time"`
-	Congestion string      `json:"congestion_control"`
-	Rows       []rowResult `json:"rows"`
-}
-
-// best is the better of a peer's runs: on a shared machine the worse one says how busy the others were.
-func (r *rowResult) best(runs []measurement) measurement {
-	return slices.MinFunc(runs, func(a, b measurement) int {
-		switch {
-		case a.Value == b.Value:
-			return 0
-		case (a.Value < b.Value) == (r.Better == "less"):
-			return -1
-		default:
-			return 1
-		}
-	})
-}
-
-func (r *rowResult) print(w *os.File) {
-	ours, kafka := r.best(r.Ours), r.best(r.Kafka)
-	fmt.Fprintf(w, "%s %s: tidemark %.4g %s, kafka %.4g\n", r.ID, r.What, ours.Value, r.Unit, kafka.Value)
-}
-
-func (r *report) print(w *os.File) error {
-	fmt.Fprintln(w)
-	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(out, "row\twhat\tunit\ttidemark\tkafka\ttidemark/kafka\tof null run\tCPU s/GiB\tkafka's\tpeak MiB\tkafka's\t")
-	for i := range r.Rows {
-		row := &r.Rows[i]
-		ours, kafka := row.best(row.Ours), row.best(row.Kafka)
-		ofNull := "-"
-		if row.Null > 0 {
-			ofNull = fmt.Sprintf("%.2f", ours.Value/row.Null)
-		}
-		verdict := ""
-		if (ours.Value < kafka.Value) == (row.Better == "more") {
-			verdict = "lost"
-		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%.4g\t%.4g\t%.2f\t%s\t%.2f\t%.2f\t%.0f\t%.0f\t%s\n", row.ID, row.What, row.Unit, ours.Value,
-			kafka.Value, ours.Value/kafka.Value, ofNull, ours.CPUPerGiB, kafka.CPUPerGiB, ours.PeakMiB, kafka.PeakMiB, verdict)
-	}
-	return out.Flush()
-}
-
-func (r *report) write(dir string) error {
-	if dir == "" {
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	encoded, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, r.Commit+".json"), append(encoded, '\n'), 0o644)
-}
-
-func commit() string {
-	out, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
-}
-
-func congestionControl() string {
-	out, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
+	return chosen, nil
 }

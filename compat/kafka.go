@@ -82,6 +82,12 @@ func (k *Kafka) Command(ctx context.Context, class string, args ...string) *exec
 	return k.java(ctx, []string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"}, class, args...)
 }
 
+// LoadCommand prepares a run of one of Kafka's load generators, with the heap and the collector that Kafka's own scripts
+// give them and every stage of the compiler.
+func (k *Kafka) LoadCommand(ctx context.Context, class string, args ...string) *exec.Cmd {
+	return k.java(ctx, []string{"-Xmx512m", "-XX:+UseG1GC"}, class, args...)
+}
+
 func (k *Kafka) java(ctx context.Context, flags []string, class string, args ...string) *exec.Cmd {
 	all := append(flags, "-Dlog4j2.configurationFile="+k.logging, "-cp", k.classpath, class)
 	return exec.CommandContext(ctx, "java", append(all, args...)...)

@@ -124,6 +124,15 @@ func (b *KafkaBroker) Stop() error {
 	return nil
 }
 
+// Kill is SIGKILL: no log is closed, and no mark of a clean shutdown is left.
+func (b *KafkaBroker) Kill() {
+	if b.cmd.ProcessState == nil {
+		_ = b.cmd.Process.Kill()
+		_ = b.cmd.Wait()
+		b.out.Close()
+	}
+}
+
 func freePorts(n int) ([]string, error) {
 	var addrs []string
 	for range n {
