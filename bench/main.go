@@ -39,6 +39,7 @@ type options struct {
 	full           bool
 	results        string
 	nats           string
+	rdkafka        string
 	list           bool
 }
 
@@ -61,6 +62,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if o.rdkafka == "" {
+		rows = slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return r.client == rdkafkaName })
+		fmt.Fprintln(out, "without -rdkafka, the rows by rdkafka_performance are left out")
+	}
 	fmt.Fprintf(out, "%d rows, planned: %s\n", len(rows), planned(rows, o).Round(time.Second))
 	if o.list {
 		for _, r := range rows {
@@ -78,7 +83,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	s := &series{
 		options: o,
 		peers:   map[string]peer{ours: tidemark{}, kafkaName: apacheKafka{kafka}, natsName: natsServer{o.nats}, nullName: nullPeer{}},
-		tools:   tools{kafka: kafka},
+		tools:   tools{kafka: kafka, rdkafka: o.rdkafka},
 		report:  newReport(ctx, o),
 		out:     out,
 	}
@@ -97,6 +102,7 @@ func parseOptions(args []string) (*options, error) {
 	flags.IntVar(&o.repeats, "repeats", 0, "runs of each peer with -full (default 5)")
 	flags.StringVar(&o.results, "results", "results", "folder for the results as JSON; empty for none")
 	flags.StringVar(&o.nats, "nats", "", "path of a nats-server program")
+	flags.StringVar(&o.rdkafka, "rdkafka", "", "path of librdkafka's rdkafka_performance; without it its rows are left out")
 	flags.BoolVar(&o.list, "list", false, "print the rows and how long each is planned to take, and run nothing")
 	if err := flags.Parse(args); err != nil {
 		return nil, err

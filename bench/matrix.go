@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -71,18 +72,10 @@ var matrix = []row{
 		recordBytes: 10 << 10, windows: 1, run: produceRow,
 		aims: []aim{valueOrNull(700, 0.95), ofNullOrPageCache(0.7), ofPeer(kafkaName, 1)},
 	},
-	{
-		id: "B-P1/java", what: "the same by ProducerPerformance", unit: recordsPerSecond, client: javaName, peers: beside,
-		recordBytes: 100, windows: 1, beside: time.Second, run: produceRow, aims: []aim{ofPeer(kafkaName, 1)},
-	},
-	{
-		id: "B-P2/java", what: "the same by ProducerPerformance", unit: mibPerSecond, client: javaName, peers: beside, null: true,
-		recordBytes: 1 << 10, windows: 1, beside: time.Second, run: produceRow, aims: []aim{ofPeer(kafkaName, 1), cpuAtMost(1.1), cpuOfPeer(kafkaName, 0.6)},
-	},
-	{
-		id: "B-P3/java", what: "the same by ProducerPerformance", unit: mibPerSecond, client: javaName, peers: beside,
-		recordBytes: 10 << 10, windows: 1, beside: time.Second, run: produceRow, aims: []aim{ofPeer(kafkaName, 1)},
-	},
+	toolRow("B-P1/rdkafka", rdkafkaName, recordsPerSecond, 100), toolRow("B-P2/rdkafka", rdkafkaName, mibPerSecond, 1<<10),
+	toolRow("B-P3/rdkafka", rdkafkaName, mibPerSecond, 10<<10),
+	toolRow("B-P1/java", javaName, recordsPerSecond, 100), toolRow("B-P2/java", javaName, mibPerSecond, 1<<10),
+	toolRow("B-P3/java", javaName, mibPerSecond, 10<<10),
 	codecRow("none"), codecRow("lz4"), codecRow("zstd"), codecRow("snappy"), codecRow("gzip"),
 	fsyncVariant("B-P9/1x1", "fsync, 1 producer, 1 partition", 1, 1),
 	fsyncVariant("B-P9/16x1", "fsync, 16 producers, 1 partition", 16, 1),
@@ -100,11 +93,7 @@ var matrix = []row{
 		recordBytes: 1 << 10, windows: 1, beside: 5 * time.Second, run: catchUpRow,
 		aims: []aim{ofNull(0.9), cpuAtMost(0.2), ofPeer(kafkaName, 1)},
 	},
-	{
-		id: "B-C2/java", what: "the same by ConsumerPerformance", unit: mibPerSecond, client: javaName, peers: beside,
-		recordBytes: 1 << 10, beside: 18 * time.Second, run: toolReadRow,
-		aims: []aim{ofPeer(kafkaName, 1)},
-	},
+	toolReads("B-C2/rdkafka", rdkafkaName, 10*time.Second), toolReads("B-C2/java", javaName, 18*time.Second),
 	{
 		id: "B-C3", what: "catch up 1 KiB, cold", unit: mibPerSecond, peers: beside, null: true,
 		recordBytes: 1 << 10, beside: 17 * time.Second, run: coldRow,
@@ -148,6 +137,37 @@ var matrix = []row{
 	},
 }
 
+// programs are the tools by their clients' names.
+var programs = map[string]string{javaName: "ProducerPerformance", rdkafkaName: "rdkafka_performance"}
+
+// toolRow is B-P1, B-P2 or B-P3 by another client than franz-go.
+func toolRow(id, client, unit string, recordBytes int) row {
+	r := row{
+		id: id, what: fmt.Sprintf("the same by %s", programs[client]), unit: unit, client: client, peers: beside,
+		recordBytes: recordBytes, half: true, windows: 1, beside: time.Second, run: produceRow, aims: []aim{ofPeer(kafkaName, 1)},
+	}
+	if recordBytes >= 1<<10 {
+		r.aims = append(r.aims, cpuAtMost(1.1), cpuOfPeer(kafkaName, 0.6))
+	}
+	if client == rdkafkaName { // the lightest of the clients: it leaves most to the broker
+		r.null = true
+		r.aims = append(r.aims, ofNull(0.75))
+	}
+	return r
+}
+
+// toolReads is B-C2 by another client than franz-go.
+func toolReads(id, client string, takes time.Duration) row {
+	what := "the same by ConsumerPerformance"
+	if client == rdkafkaName {
+		what = "the same by rdkafka_performance"
+	}
+	return row{
+		id: id, what: what, unit: mibPerSecond, client: client, peers: beside, null: client == rdkafkaName,
+		recordBytes: 1 << 10, beside: takes, run: toolReadRow, aims: []aim{cpuAtMost(0.2), ofPeer(kafkaName, 1)},
+	}
+}
+
 // codecRow is B-P8 with one codec: the broker looks into every batch and keeps the producer's bytes.
 func codecRow(c codec) row {
 	return row{
@@ -164,7 +184,9 @@ func fsyncVariant(id, what string, producers, partitions int) row {
 		recordBytes: 1 << 10, producers: producers, partitions: partitions, windows: 1, beside: 2 * time.Second, run: fsyncRow,
 		aims: []aim{p99OfRawRound(3), ofPeer(kafkaName, 1), ofPeer(natsName, 50)},
 	}
-	if producers > 1 {
+	if producers == 1 {
+		r.half = true
+	} else {
 		r.aims = append([]aim{ofRaw(0.8)}, r.aims...)
 	}
 	return r

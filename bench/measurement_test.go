@@ -68,6 +68,16 @@ func TestJavaFetchRate(t *testing.T) {
 	}
 }
 
+func TestRdkafkaRate(t *testing.T) {
+	out := "% 300000 messages (307200000 bytes) consumed in 293ms: 1023890 msgs/s (1048.576 MB/s)\n% Average application fetch latency: 3us\n"
+	if got, err := rdkafkaRate(out); err != nil || got != 1000 {
+		t.Errorf("the rate is %v, %v", got, err)
+	}
+	if _, err := rdkafkaRate("nothing\n"); err == nil {
+		t.Error("a rate is found where none is")
+	}
+}
+
 func TestGroupCommit(t *testing.T) {
 	rate, rounds, err := groupCommit(t.Context(), t.TempDir(), 4, 2, 4096, 1)
 	if err != nil || rate <= 0 || len(rounds) != 1 {

@@ -76,18 +76,19 @@ func catchUpRow(ctx context.Context, s *stage) (m measurement, err error) {
 // it was once it was connected. The broker's processor time is that of the whole run.
 func toolReadRow(ctx context.Context, s *stage) (m measurement, err error) {
 	return m, s.withBroker(ctx, func(b broker) error {
-		records, err := s.fill(ctx, b, topic{name: benchTopic, partitions: benchPartitions}, s.fillBytes())
+		t := topic{name: benchTopic, partitions: benchPartitions}
+		records, err := s.fill(ctx, b, t, s.fillBytes())
 		if err != nil {
 			return err
 		}
-		if _, err := javaConsume(ctx, s.tools.kafka, b.addr(), benchTopic, records); err != nil {
+		if _, err := s.tools.consume(ctx, s.row.client, b.addr(), t, records); err != nil {
 			return err
 		}
 		meter, err := startMeter(b.PID(), nil)
 		if err != nil {
 			return err
 		}
-		rate, err := javaConsume(ctx, s.tools.kafka, b.addr(), benchTopic, records)
+		rate, err := s.tools.consume(ctx, s.row.client, b.addr(), t, records)
 		if err != nil {
 			return err
 		}

@@ -214,6 +214,8 @@ func (s *series) clientOf(r *row, p peer) client {
 		return natsClient{}
 	case r.client == javaName:
 		return javaClient{kafka: s.tools.kafka}
+	case r.client == rdkafkaName:
+		return rdkafkaClient{path: s.tools.rdkafka}
 	default:
 		return franzClient{}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -14,7 +15,8 @@ import (
 
 // tools are the load generators that are programs of their own.
 type tools struct {
-	kafka *compat.Kafka
+	kafka   *compat.Kafka
+	rdkafka string // path of rdkafka_performance, empty where it could not be built
 }
 
 // javaClient is Apache Kafka's own ProducerPerformance.
@@ -64,6 +66,47 @@ func startTool(cmd *exec.Cmd, addr, topic string) (*generator, error) {
 			return err
 		},
 	}, nil
+}
+
+// rdkafkaClient is librdkafka's rdkafka_performance.
+type rdkafkaClient struct {
+	franzClient // for what is not load
+	path        string
+}
+
+func (c rdkafkaClient) produce(ctx context.Context, addr string, l load) (*generator, error) {
+	return startTool(exec.CommandContext(ctx, c.path, "-P", "-q", "-b", addr, "-t", l.topic.name, "-s", strconv.Itoa(l.recordBytes), "-a", "1",
+		"-X", "enable.idempotence=false", "-X", "linger.ms=5", "-X", "batch.size=1000000", "-X", "queue.buffering.max.kbytes=65536",
+		"-X", "compression.codec="+codecName(l.codec)), addr, l.topic.name)
+}
+
+// consume reads a topic with this many records once and returns the MiB/s that the tool gives for the time in which it
+// fetched.
+func (t *tools) consume(ctx context.Context, client, addr string, of topic, records int64) (float64, error) {
+	if client == javaName {
+		return javaConsume(ctx, t.kafka, addr, of.name, records)
+	}
+	args := []string{"-C", "-q", "-b", addr, "-t", of.name, "-o", "beginning", "-c", strconv.FormatInt(records, 10)}
+	for p := range of.partitions {
+		args = append(args, "-p", strconv.Itoa(p))
+	}
+	out, err := compat.Run(exec.CommandContext(ctx, t.rdkafka, args...), "")
+	if err != nil {
+		return 0, err
+	}
+	return rdkafkaRate(out.Stdout)
+}
+
+var rdkafkaConsumed = regexp.MustCompile(`consumed in \d+ms: \d+ msgs/s \(([\d.]+) MB/s\)`)
+
+// rdkafkaRate finds the rate in what rdkafka_performance prints, in MiB/s; its MB is 1,000,000 bytes.
+func rdkafkaRate(out string) (float64, error) {
+	match := rdkafkaConsumed.FindStringSubmatch(out)
+	if match == nil {
+		return 0, errors.New("rdkafka_performance printed no result:\n" + out)
+	}
+	rate, err := strconv.ParseFloat(match[1], 64)
+	return rate * 1e6 / (1 << 20), err
 }
 
 // javaConsume runs Kafka's ConsumerPerformance over a topic with this many records, and returns the MiB/s that it gives
