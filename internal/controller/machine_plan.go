@@ -33,13 +33,15 @@ type Facts struct {
 //  3. A fenced leader is replaced only if an unfenced successor exists in ISR, else in ELR; otherwise the value stays,
 //     and the leader resumes its epoch when it is unfenced.
 //  4. A fenced follower leaves the ISR of a serving leader.
-//  5. Whoever changes the ISR recomputes ELR and last_known_isr.
+//  5. A reassignment whose new replicas are all in sync is complete: one write drops the old ones.
+//  6. Whoever changes the ISR recomputes ELR and last_known_isr.
 func Plan(value *meta.Partition, f Facts) (next meta.Partition, reasons []string) {
 	d := decision{Partition: value.Clone(), facts: f, raise: false}
 	d.followConfig()
 	d.sweep()
 	d.elect()
 	d.shrink()
+	d.finishMove()
 	if len(d.reasons) == 0 {
 		return *value, nil
 	}

@@ -16,9 +16,14 @@ import (
 // TestPlan runs scripts of decisions. The commands:
 //
 //	value             the partition, as the registry has it
+//	isr is=(1,2,3)    the leader changed the ISR
 //	plan [live=1,2] [unclean=3] [min_isr=2] [flush]
+//	move [live=1,2] to=(4,5) | move [live=1,2]
+//	elect [live=1,2] [unclean-election]
 //
-// plan prints why and what is written; "nothing" when the value stays. The result becomes the value.
+// plan prints why and what is written; "nothing" when the value stays. move is an administrator's reassignment, without a
+// target its end; elect is an election that was asked for. They print what is written, or the refusal. The result becomes
+// the value.
 func TestPlan(t *testing.T) {
 	datadriven.Walk(t, "testdata/plan", func(t *testing.T, path string) {
 		value := meta.Partition{}
@@ -30,6 +35,20 @@ func TestPlan(t *testing.T) {
 					d.Fatalf(t, "%v", err)
 				}
 				return ""
+			case "isr":
+				value.ChangeISR(brokers(t, d, d.CmdArgs[0].Vals))
+				return ""
+			case "move", "elect":
+				next, refusal := ask(t, d, value)
+				if refusal != nil {
+					return fmt.Sprintf("%v: %s", refusal.Kind, refusal.Message)
+				}
+				value = next
+				text, err := json.Marshal(&next)
+				if err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				return string(text)
 			case "plan":
 				next, reasons := Plan(&value, factsOf(t, d, value))
 				if len(reasons) == 0 {
@@ -48,19 +67,40 @@ func TestPlan(t *testing.T) {
 	})
 }
 
+func ask(t *testing.T, d *datadriven.TestData, value meta.Partition) (meta.Partition, *Refusal) {
+	f := factsOf(t, d, value)
+	if d.Cmd == "elect" {
+		return Elect(&value, d.HasArg("unclean-election"), f)
+	}
+	var target []meta.BrokerID
+	for _, arg := range d.CmdArgs {
+		if arg.Key == "to" {
+			target = brokers(t, d, arg.Vals)
+		}
+	}
+	return Move(&value, target, f)
+}
+
+// brokers reads ids.
+func brokers(t *testing.T, d *datadriven.TestData, vals []string) []meta.BrokerID {
+	var ids []meta.BrokerID
+	for _, text := range vals {
+		var id meta.BrokerID
+		if _, err := fmt.Sscan(text, &id); err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
 func factsOf(t *testing.T, d *datadriven.TestData, value meta.Partition) Facts {
 	f := Facts{Unclean: meta.NoBroker, MinISR: value.MinISR, Flush: value.Flush}
 	var live []meta.BrokerID
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {
 		case "live":
-			for _, text := range arg.Vals {
-				var id meta.BrokerID
-				if _, err := fmt.Sscan(text, &id); err != nil {
-					d.Fatalf(t, "%v", err)
-				}
-				live = append(live, id)
-			}
+			live = brokers(t, d, arg.Vals)
 		case "unclean":
 			d.ScanArgs(t, "unclean", (*int32)(&f.Unclean))
 		case "min_isr":

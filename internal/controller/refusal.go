@@ -19,6 +19,10 @@ var (
 	ErrUnknownTopic             = errors.New("UNKNOWN_TOPIC_OR_PARTITION")
 	ErrUnknownTopicID           = errors.New("UNKNOWN_TOPIC_ID")
 	ErrUnknownBroker            = errors.New("BROKER_ID_NOT_REGISTERED")
+	ErrNoMove                   = errors.New("NO_REASSIGNMENT_IN_PROGRESS")
+	ErrElectionNotNeeded        = errors.New("ELECTION_NOT_NEEDED")
+	ErrPreferredNotAvailable    = errors.New("PREFERRED_LEADER_NOT_AVAILABLE")
+	ErrEligibleNotAvailable     = errors.New("ELIGIBLE_LEADERS_NOT_AVAILABLE")
 	ErrDeletionDisabled         = errors.New("TOPIC_DELETION_DISABLED")
 	ErrConcurrent               = errors.New("NOT_CONTROLLER") // others changed it meanwhile; the code makes clients read again and try again
 )
