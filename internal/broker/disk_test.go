@@ -3,8 +3,11 @@ package broker
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-io/tidemark/internal/console"
 )
 
 // TestDiskWatcher proves that produce is refused while the disk is nearly full, that the reason names the numbers, and
@@ -39,5 +42,19 @@ func TestDiskWatcher(t *testing.T) {
 		if refused != nil && !strings.Contains(refused.Error(), "less than 128 MiB") {
 			t.Errorf("%s: the reason does not say how much: %v", step.name, refused)
 		}
+	}
+}
+
+// On a full disk the registry takes back every block that it gives up while it opens: nobody else writes meanwhile. (U-72)
+func TestRegistryStartsAloneWithoutSpace(t *testing.T) {
+	b := startWith(t, t.TempDir(), func(c *Config) {
+		c.FreeBytes = func(string) (free, total uint64, err error) { return 0, 1 << 30, nil }
+	})
+	phases := b.phases.Status().Phases
+	at := func(name string) int {
+		return slices.IndexFunc(phases, func(p console.PhaseStatus) bool { return p.Name == name })
+	}
+	if registry, logs := at("registry"), at("logs"); registry < 0 || logs < registry {
+		t.Errorf("the phases of the start: %+v", phases)
 	}
 }

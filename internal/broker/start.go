@@ -31,13 +31,24 @@ func (b *Broker) start(ctx context.Context) error {
 		return err
 	}
 	group, startCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return b.openLogs(startCtx) })
+	if b.hasNoSpace() {
+		group.SetLimit(1)
+	}
 	group.Go(func() error { return b.openRegistry(startCtx) })
+	group.Go(func() error { return b.openLogs(startCtx) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	b.reportRecovery()
 	return b.assemble(ctx)
+}
+
+// hasNoSpace tells whether the registry must start before anything else writes: on a full disk its member gives up the rest
+// of its last log segment and takes it again, and a checkpoint of a partition written in between would sit in its place.
+func (b *Broker) hasNoSpace() bool {
+	const spare = 64 << 20
+	free, _, err := b.config.FreeBytes(b.config.DataDir)
+	return err == nil && free < spare
 }
 
 // openDirectory locks the data directory and holds what it says against the configuration.
