@@ -1,12 +1,17 @@
 package broker
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
 	"github.com/tidemark-io/tidemark/internal/registry"
@@ -93,4 +98,93 @@ func TestPeerWithoutListener(t *testing.T) {
 	if _, err := p.to(&meta.Broker{ID: 2}); err == nil || err.Error() != "broker 2 has no listener for brokers; it was started without cluster.brokers" {
 		t.Error(err)
 	}
+}
+
+// Replicas change their order and leadership follows when it is asked to.
+func TestClusterMovesLeadership(t *testing.T) {
+	brokers := startCluster(t, 3)
+	client := brokers[0].client()
+	admin := kadm.NewClient(client)
+	if _, err := admin.CreateTopic(t.Context(), 1, 2, nil, "moved"); err != nil {
+		t.Fatal(err)
+	}
+	// A change is seen at once by whoever made it; clients ask any broker, so every one must have heard.
+	awaitPartition := func(what string, satisfied func(*meta.Partition) bool) {
+		t.Helper()
+		for _, b := range brokers {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			if err := b.state.until(ctx, func(image *meta.Image) bool {
+				topic, known := image.Topic("moved")
+				return known && topic.Partition(0) != nil && satisfied(topic.Partition(0))
+			}); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+	}
+	var before meta.Partition
+	awaitPartition("creation", func(p *meta.Partition) bool { before = p.Clone(); return true })
+	turned := []int32{int32(before.Replicas[1]), int32(before.Replicas[0])}
+	reassign := func(replicas []int32) error {
+		t.Helper()
+		var move kadm.AlterPartitionAssignmentsReq
+		if replicas == nil {
+			move.CancelAssign("moved", 0)
+		} else {
+			move.Assign("moved", 0, replicas)
+		}
+		results, err := admin.AlterPartitionAssignments(t.Context(), move)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results["moved"][0].Err
+	}
+	elect := func() error {
+		t.Helper()
+		results, err := admin.ElectLeaders(t.Context(), kadm.ElectPreferredReplica, kadm.TopicsSet{"moved": {0: {}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results["moved"][0].Err
+	}
+	if err := elect(); !errors.Is(err, kerr.ElectionNotNeeded) {
+		t.Errorf("elect the leader: %v", err)
+	}
+	if err := reassign(nil); !errors.Is(err, kerr.NoReassignmentInProgress) {
+		t.Errorf("give up no move: %v", err)
+	}
+	if err := reassign([]int32{1, 9}); !errors.Is(err, kerr.InvalidReplicaAssignment) {
+		t.Errorf("move to an unknown broker: %v", err)
+	}
+	if err := reassign(turned); err != nil {
+		t.Fatal(err)
+	}
+	awaitPartition("the order changes", func(p *meta.Partition) bool {
+		return p.Replicas[0] == before.Replicas[1] && p.Replicas[1] == before.Replicas[0] && p.Leader == before.Leader
+	})
+	if err := elect(); err != nil {
+		t.Fatal(err)
+	}
+	awaitPartition("election", func(p *meta.Partition) bool {
+		return p.Leader == p.Replicas[0] && p.LeaderEpoch == before.LeaderEpoch+1
+	})
+	// A third replica that has nothing yet: the move is in flight, and can be given up.
+	third := 6 - turned[0] - turned[1]
+	if err := reassign([]int32{third, turned[0]}); err != nil {
+		t.Fatal(err)
+	}
+	awaitPartition("a move begins", func(p *meta.Partition) bool { return len(p.Adding) == 1 })
+	moves, err := kmsg.NewPtrListPartitionReassignmentsRequest().RequestWith(t.Context(), client)
+	if err != nil || len(moves.Topics) != 1 || moves.Topics[0].Topic != "moved" {
+		t.Fatalf("in flight: %+v, %v", moves, err)
+	}
+	if got := moves.Topics[0].Partitions[0]; !slices.Equal(got.AddingReplicas, []int32{third}) || !slices.Equal(got.RemovingReplicas, []int32{turned[1]}) {
+		t.Errorf("in flight: %+v", got)
+	}
+	if err := reassign(nil); err != nil {
+		t.Fatal(err)
+	}
+	awaitPartition("the move is given up", func(p *meta.Partition) bool {
+		return len(p.Replicas) == 2 && !p.HasReplica(meta.BrokerID(third)) && len(p.Adding)+len(p.Removing) == 0
+	})
 }

@@ -233,7 +233,7 @@ func (b *Broker) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	b.admin = controller.NewAdmin(controller.AdminConfig{
-		Cluster: b.cluster, Image: b.state.load, Random: rand.Reader, Keys: b.configs.Keys(), Settings: b.configs.Lookup(emptyImage),
+		Cluster: b.cluster, Broker: b.config.BrokerID, Image: b.state.load, Random: rand.Reader, Keys: b.configs.Keys(), Settings: b.configs.Lookup(emptyImage),
 		Partitions: int32(b.setting("num.partitions")), Replication: int16(b.setting("default.replication.factor")),
 		DeletionDisabled: !b.configs.Bool(emptyImage, "delete.topic.enable"), CheckBroker: b.configs.CheckBroker,
 	})

@@ -20,6 +20,7 @@ const requestPartitionsMax = 10_000
 // AdminConfig configures an Admin.
 type AdminConfig struct {
 	Cluster *registry.Cluster
+	Broker  meta.BrokerID      // this broker: assignments and leaders change while it is live
 	Image   func() *meta.Image // what this broker knows now
 	Random  io.Reader          // for topic ids: crypto/rand.Reader
 

@@ -59,15 +59,7 @@ func (s *Server) expand(ctx context.Context, topics []controller.MorePartitions,
 	if len(topics) == 0 {
 		return nil
 	}
-	results, revision, err := s.config.Admin.CreatePartitions(ctx, topics, validateOnly)
-	if err == nil {
-		err = s.waitFor(ctx, revision)
-	}
-	if err != nil {
-		results = make([]error, len(topics))
-		for i := range results {
-			results[i] = err
-		}
-	}
-	return results
+	return s.changed(ctx, len(topics), func() ([]error, int64, error) {
+		return s.config.Admin.CreatePartitions(ctx, topics, validateOnly)
+	})
 }

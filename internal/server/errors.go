@@ -75,10 +75,15 @@ var adminCodes = []struct {
 	{controller.ErrUnknownTopicID, kerr.UnknownTopicID},
 	{controller.ErrUnknownBroker, kerr.BrokerIDNotRegistered},
 	{controller.ErrDeletionDisabled, kerr.TopicDeletionDisabled},
+	{controller.ErrNoMove, kerr.NoReassignmentInProgress},
+	{controller.ErrElectionNotNeeded, kerr.ElectionNotNeeded},
+	{controller.ErrPreferredNotAvailable, kerr.PreferredLeaderNotAvailable},
+	{controller.ErrEligibleNotAvailable, kerr.EligibleLeadersNotAvailable},
 	{controller.ErrConcurrent, kerr.NotController},
 	{context.Canceled, kerr.RequestTimedOut},
 	{context.DeadlineExceeded, kerr.RequestTimedOut},
 	{registry.ErrConflict, kerr.RequestTimedOut}, // lost a race too often: asking again may help
+	{registry.ErrDeposed, kerr.NotController},    // this broker is fenced
 	{registry.ErrUnavailable, kerr.RequestTimedOut},
 	{registry.ErrFull, kerr.KafkaStorageError},
 	{registry.ErrFailed, kerr.KafkaStorageError},

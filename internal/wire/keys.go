@@ -74,7 +74,10 @@ var apis = [...]API{
 	{Key: 35, Name: "DescribeLogDirs", Min: 1, Max: 5, Flexible: 2},
 	{Key: 37, Name: "CreatePartitions", Min: 0, Max: 3, Flexible: 2},
 	{Key: 42, Name: "DeleteGroups", Min: 0, Max: 3, Flexible: 2},
+	{Key: 43, Name: "ElectLeaders", Min: 0, Max: 2, Flexible: 2},
 	{Key: 44, Name: "IncrementalAlterConfigs", Min: 0, Max: 1, Flexible: 1},
+	{Key: 45, Name: "AlterPartitionReassignments", Min: 0, Max: 1, Flexible: 0},
+	{Key: 46, Name: "ListPartitionReassignments", Min: 0, Max: 0, Flexible: 0},
 	{Key: 47, Name: "OffsetDelete", Min: 0, Max: 0, Flexible: 1}, // never flexible
 	{Key: 60, Name: "DescribeCluster", Min: 0, Max: 2, Flexible: 0, BytesMax: SmallRequestBytesMax},
 	{Key: 61, Name: "DescribeProducers", Min: 0, Max: 0, Flexible: 0},

@@ -253,6 +253,14 @@ var requestFields = map[int16][]field{
 	42: { // DeleteGroups
 		list(text()),
 	},
+	43: { // ElectLeaders
+		fixed(1).from(1), // election type
+		array(
+			text(),
+			list(fixed(4)), // partitions
+		).null(),
+		fixed(4), // timeout
+	},
 	44: { // IncrementalAlterConfigs
 		array(
 			fixed(1),
@@ -264,6 +272,24 @@ var requestFields = map[int16][]field{
 			),
 		),
 		fixed(1),
+	},
+	45: { // AlterPartitionReassignments
+		fixed(4),         // timeout
+		fixed(1).from(1), // whether the replication factor may change
+		array(
+			text(),
+			array(
+				fixed(4),              // partition
+				list(fixed(4)).null(), // replicas
+			),
+		),
+	},
+	46: { // ListPartitionReassignments
+		fixed(4), // timeout
+		array(
+			text(),
+			list(fixed(4)), // partitions
+		).null(),
 	},
 	47: { // OffsetDelete
 		text(),
