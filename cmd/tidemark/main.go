@@ -103,6 +103,8 @@ func newRoot(io streams) *cobra.Command {
 		newStart(io),
 		newTopic(io, &shared),
 		newGroup(io, &shared),
+		newPartition(io, &shared),
+		newCluster(io, &shared),
 		newProduce(io, &shared),
 		newConsume(io, &shared),
 		newLog(io, &shared),

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func newCluster(io streams, shared *clientFlags) *cobra.Command {
+	cmd := &cobra.Command{Use: "cluster", Short: "Look at the cluster as a whole"}
+	cmd.AddCommand(newClusterStatus(io, shared))
+	return cmd
+}
+
+func newClusterStatus(io streams, shared *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Tell whether the cluster is healthy, in one screen",
+		Long: `Tell whether the cluster is healthy: every broker that has replicas is there, every partition has a leader and all its
+replicas in sync. The exit code is 0 if so, else 1.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cl, err := shared.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer cl.Close()
+			status, err := statusOf(cmd.Context(), cl)
+			if err != nil {
+				return err
+			}
+			if shared.json() {
+				err = printJSON(io.out, status)
+			} else {
+				err = status.print(io)
+			}
+			if err == nil && !status.Healthy {
+				err = errors.New("the cluster is not healthy: " + status.faults())
+			}
+			return err
+		},
+	}
+}
+
+// clusterStatus is the state of a cluster as one broker tells it.
+type clusterStatus struct {
+	Cluster    string         `json:"cluster"`
+	Healthy    bool           `json:"healthy"`
+	Controller int32          `json:"controller"`
+	Brokers    []brokerStatus `json:"brokers"`
+	Topics     int            `json:"topics"`
+	Partitions int            `json:"partitions"`
+
+	// The partitions with something to say, as TOPIC-PARTITION.
+	Leaderless      []string `json:"leaderless"`
+	UnderMinISR     []string `json:"under_min_isr"`
+	UnderReplicated []string `json:"under_replicated"`
+	Moving          []string `json:"moving"`
+}
+
+type brokerStatus struct {
+	ID       int32  `json:"id"`
+	State    string `json:"state"` // "live", "fenced" or "missing"
+	Address  string `json:"address,omitempty"`
+	Rack     string `json:"rack,omitempty"`
+	Leads    int    `json:"leads"`
+	Replicas int    `json:"replicas"`
+	InSync   int    `json:"in_sync"`
+}
+
+// statusOf asks the broker that answers for everything that the status shows.
+func statusOf(ctx context.Context, cl *kgo.Client) (*clusterStatus, error) {
+	req := kmsg.NewPtrDescribeClusterRequest()
+	req.IncludeFencedBrokers = true
+	described, err := req.RequestWith(ctx, cl)
+	if err == nil {
+		err = kerr.ErrorForCode(described.ErrorCode)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("describe the cluster: %w", err)
+	}
+	admin := kadm.NewClient(cl)
+	topics, err := admin.ListTopicsWithInternal(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list topics: %w", err)
+	}
+	moves, err := kmsg.NewPtrListPartitionReassignmentsRequest().RequestWith(ctx, cl)
+	if err != nil {
+		return nil, fmt.Errorf("list reassignments: %w", err)
+	}
+	s := &clusterStatus{Cluster: described.ClusterID, Controller: described.ControllerID, Topics: len(topics)}
+	brokers := make(map[int32]*brokerStatus)
+	for i := range described.Brokers {
+		b := &described.Brokers[i]
+		status := &brokerStatus{ID: b.NodeID, State: "live", Address: net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))}
+		if b.IsFenced {
+			status.State = "fenced"
+		}
+		if b.Rack != nil {
+			status.Rack = *b.Rack
+		}
+		brokers[b.NodeID] = status
+	}
+	minISR, err := s.count(ctx, admin, topics, brokers)
+	if err != nil {
+		return nil, err
+	}
+	for _, topic := range topics.Sorted() {
+		for _, p := range topic.Partitions.Sorted() {
+			name := fmt.Sprintf("%s-%d", p.Topic, p.Partition)
+			if len(p.ISR) < min(minISR[p.Topic], len(p.Replicas)) {
+				s.UnderMinISR = append(s.UnderMinISR, name)
+			}
+		}
+	}
+	for i := range moves.Topics {
+		for _, p := range moves.Topics[i].Partitions {
+			s.Moving = append(s.Moving, fmt.Sprintf("%s-%d", moves.Topics[i].Topic, p.Partition))
+		}
+	}
+	for _, b := range brokers {
+		s.Brokers = append(s.Brokers, *b)
+	}
+	slices.SortFunc(s.Brokers, func(a, b brokerStatus) int { return int(a.ID) - int(b.ID) })
+	s.Healthy = s.faults() == ""
+	return s, nil
+}
+
+// count goes through the partitions, and returns min.insync.replicas of the topics that have too few in sync anywhere.
+func (s *clusterStatus) count(ctx context.Context, admin *kadm.Client, topics kadm.TopicDetails, brokers map[int32]*brokerStatus) (map[string]int, error) {
+	of := func(id int32) *brokerStatus {
+		if brokers[id] == nil {
+			brokers[id] = &brokerStatus{ID: id, State: "missing"}
+		}
+		return brokers[id]
+	}
+	var short []string
+	for _, topic := range topics.Sorted() {
+		lacking := false
+		for _, p := range topic.Partitions.Sorted() {
+			s.Partitions++
+			name := fmt.Sprintf("%s-%d", p.Topic, p.Partition)
+			if p.Leader < 0 {
+				s.Leaderless = append(s.Leaderless, name)
+			} else {
+				of(p.Leader).Leads++
+			}
+			for _, id := range p.Replicas {
+				of(id).Replicas++
+			}
+			for _, id := range p.ISR {
+				of(id).InSync++
+			}
+			if len(p.ISR) < len(p.Replicas) {
+				s.UnderReplicated = append(s.UnderReplicated, name)
+				lacking = true
+			}
+		}
+		if lacking {
+			short = append(short, topic.Topic)
+		}
+	}
+	minISR := make(map[string]int)
+	if len(short) == 0 {
+		return minISR, nil
+	}
+	configs, err := admin.DescribeTopicConfigs(ctx, short...)
+	if err != nil {
+		return nil, fmt.Errorf("describe settings: %w", err)
+	}
+	for _, topic := range configs {
+		for _, c := range topic.Configs {
+			if c.Key == "min.insync.replicas" {
+				minISR[topic.Name], _ = strconv.Atoi(c.MaybeValue()) // the broker has checked it
+			}
+		}
+	}
+	return minISR, nil
+}
+
+// faults says what is wrong; empty if nothing is. Replicas that catch up because they are being added are not a fault.
+func (s *clusterStatus) faults() string {
+	var faults []string
+	add := func(n int, one, many string) {
+		if n > 0 {
+			faults = append(faults, counted(int64(n), one, many))
+		}
+	}
+	away := 0
+	for _, b := range s.Brokers {
+		if b.State != "live" {
+			away++
+		}
+	}
+	lacking := 0
+	for _, name := range s.UnderReplicated {
+		if !slices.Contains(s.Moving, name) {
+			lacking++
+		}
+	}
+	add(away, "broker is away", "brokers are away")
+	add(len(s.Leaderless), "partition has no leader", "partitions have no leader")
+	add(len(s.UnderMinISR), "partition takes no acks=all", "partitions take no acks=all")
+	add(lacking, "partition lacks replicas in sync", "partitions lack replicas in sync")
+	return strings.Join(faults, ", ")
+}
+
+func (s *clusterStatus) print(io streams) error {
+	health := "healthy"
+	if !s.Healthy {
+		health = "NOT HEALTHY: " + s.faults()
+	}
+	fmt.Fprintf(io.out, "cluster %s  %s\n", s.Cluster, health)
+	rows := [][]string{{"  BROKER", "STATE", "ADDRESS", "RACK", "LEADS", "REPLICAS", "IN SYNC"}}
+	for _, b := range s.Brokers {
+		state := b.State
+		if b.ID == s.Controller {
+			state += ", controller"
+		}
+		rows = append(rows, []string{
+			fmt.Sprintf("  %d", b.ID), state, orDash(b.Address), orDash(b.Rack), strconv.Itoa(b.Leads), strconv.Itoa(b.Replicas), strconv.Itoa(b.InSync),
+		})
+	}
+	if err := printTable(io.out, rows); err != nil {
+		return err
+	}
+	fmt.Fprintf(io.out, "%s, %s\n", counted(int64(s.Topics), "topic", "topics"), counted(int64(s.Partitions), "partition", "partitions"))
+	for _, list := range []struct {
+		what string
+		of   []string
+	}{
+		{"without a leader", s.Leaderless}, {"below min.insync.replicas", s.UnderMinISR}, {"under-replicated", s.UnderReplicated}, {"moving", s.Moving},
+	} {
+		if len(list.of) > 0 {
+			fmt.Fprintf(io.out, "  %s: %d (%s)\n", list.what, len(list.of), firstNames(list.of))
+		}
+	}
+	return nil
+}
+
+// namedMax bounds how many partitions a line of text names; JSON names all.
+const namedMax = 5
+
+func firstNames(names []string) string {
+	if len(names) <= namedMax {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:namedMax], ", ") + ", …"
+}
