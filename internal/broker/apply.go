@@ -176,19 +176,33 @@ func (s *state) parse(image *meta.Image, id meta.TopicID, name string) commitlog
 	return commitlog.DefaultConfig()
 }
 
-// WriteFlushed implements replica.ISRWriter (D9): it sets `flushed` in a value for this broker, which leads by it.
-func (s *state) WriteFlushed(ctx context.Context, partition meta.TopicIDPartition, value meta.Partition) error {
+// WriteChanges implements replica.ISRWriter (D8): each change stands under this broker's live key, and those that add to an
+// ISR under the live keys of whom they add.
+func (s *state) WriteChanges(ctx context.Context, changes []replica.PartitionChange) ([]replica.ChangeOutcome, error) {
 	self, found := s.load().Broker(s.broker)
 	if !found || self.Fenced {
-		return errors.New("this broker is fenced")
+		return nil, errors.New("this broker is fenced")
 	}
-	next := value.Clone()
-	next.Flushed = true
-	outcomes, _, err := s.cluster.SetPartitions(ctx, registry.GuardLive(s.broker, self.Epoch), []registry.PartitionWrite{
-		{TopicIDPartition: partition, Version: value.Version, State: next},
-	})
-	if err != nil {
-		return err
+	writes := make([]registry.PartitionWrite, len(changes))
+	for i, c := range changes {
+		writes[i] = registry.PartitionWrite{TopicIDPartition: c.TopicIDPartition, Version: c.Value.Version, State: c.Value}
+		for _, j := range c.Joining {
+			writes[i].Joining = append(writes[i].Joining, registry.Joining(j))
+		}
 	}
-	return outcomes[0].Err
+	written, _, err := s.cluster.SetPartitions(ctx, registry.GuardLive(s.broker, self.Epoch), writes)
+	outcomes := make([]replica.ChangeOutcome, len(written))
+	for i, w := range written {
+		if w.Current == nil {
+			outcomes[i].Err = w.Err
+		} else {
+			outcomes[i].Current = *w.Current
+		}
+	}
+	return outcomes, err
+}
+
+// ReadValue implements replica.ISRWriter.
+func (s *state) ReadValue(ctx context.Context, partition meta.TopicIDPartition) (meta.Partition, error) {
+	return s.cluster.Partition(ctx, partition)
 }

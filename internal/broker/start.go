@@ -219,6 +219,13 @@ func (b *Broker) assemble(ctx context.Context) (err error) {
 	b.table, err = replica.NewTable(replica.Config{
 		Broker: b.config.BrokerID, Logs: b.logs, TopicConfig: b.state.topicConfig, ISR: b.state, Roles: roles{b}, Logger: b.logger,
 		Registerer: b.gatherer,
+		Fetch: replica.FetchConfig{
+			Wait: b.duration("replica.fetch.wait.max.ms"), BytesMin: int32(b.setting("replica.fetch.min.bytes")),
+			PartitionMax: int32(b.setting("replica.fetch.max.bytes")), BytesMax: int32(b.setting("replica.fetch.response.max.bytes")),
+			Backoff:          b.duration("replica.fetch.backoff.ms"),
+			ConnectionsOfOne: func() int { return int(b.configs.Int(b.state.load(), "num.replica.fetchers")) },
+		},
+		FetchTimeout: b.duration("replica.socket.timeout.ms"), LagMax: b.duration("replica.lag.time.max.ms"),
 	})
 	if err != nil {
 		return err

@@ -72,7 +72,11 @@ func (t *Table) Apply(ctx context.Context, a *meta.Apply) (Applied, error) {
 		work.strays = t.unmentioned(a)
 	}
 	work.dropped = t.topicsOf(work.gone, work.strays)
-	return t.do(work), nil
+	t.fetchers.hold()
+	defer t.fetchers.release()
+	applied := t.do(work)
+	t.brokersChanged(a.Brokers)
+	return applied, nil
 }
 
 // topicsOf names the topics of the partitions that are served here.
@@ -327,7 +331,7 @@ func (t *Table) open(a assignment) (*Replica, error) {
 		table: t, topic: a.topic, id: a.partition.Topic, partition: a.partition.Partition, log: log,
 		traffic: t.metrics.traffic(a.topic),
 	}
-	r.mu.machine = NewMachine(t.config.Broker)
+	r.mu.machine = NewMachine(t.config.Broker, t.config.LagMax)
 	log.SetHooks(commitlog.Hooks{Appended: r.appendedTo, Synced: r.syncedTo})
 	return r, r.roleChanged(a.state, t.config.Logs.CheckpointedHighWatermark(log.Name()))
 }

@@ -9,19 +9,26 @@
 // controller's positive word about its topic id; what nobody mentions is renamed and kept. One partition whose log fails
 // stops no other.
 //
+// A follower's log is the leader's, byte for byte, up to the follower's end: it fetches in the leader's epoch, and where
+// the lineages part it cuts its log before it takes anything. What was committed it cuts only after an unclean election
+// that has given it up (D9).
+//
 // # Who calls it
 //
 // broker feeds it statements of the controller ([Table.Apply], the one way from the registry to the replicas) and
-// configuration changes; server appends, reads and waits. It never sees a request of the protocol, a connection or the
-// registry, and it calls nobody but the logs below it and the functions in its Config.
+// configuration changes; server appends, reads and waits, for clients and for other brokers. It never sees a request of
+// the protocol, a connection or the registry: whom it needs above it are the interfaces [ISRWriter], [Leaders] and
+// [RoleListener] in its Config.
 //
 // # Goroutines and locks
 //
-// [Table.Run] is one goroutine, which writes `flushed` to the registry, takes replicas of failed logs offline, and opens
-// again what could not be opened. Apply uses at most 16 helpers while it runs. No
-// request and no replica has a goroutine or a timer; group commits are the logs' Syncer's.
+// [Table.Run] is three goroutines, and one more for each lane on which followers fetch: a connection to one leader. One
+// watches logs and the clock (followers that lag, logs that failed or could not be opened); one writes and reads
+// partition values for leaders, whatever has gathered at a time; one starts lanes. Apply uses at most 16 helpers while it
+// runs. No request and no replica has a goroutine or a timer; group commits are the logs' Syncer's.
 //
-// Locks, in order: the table's applying slot (held across the disk by Apply), then either the table's lock or a replica's
-// (moments), then the log's own, the metrics', or a Pending's (moments; never two of these). Nobody is
-// called back, woken or answered under a lock. The log calls its hooks without its lock.
+// Locks, in order: the table's applying slot (held across the disk by Apply), then the fetchers' lock, then a lane's, the
+// table's or a replica's (moments), then the log's own, the metrics', or a Pending's (moments; never two of these). Nobody
+// is called back, woken or answered under a lock, but for a lane that is told to look again. The log calls its hooks
+// without its lock.
 package replica

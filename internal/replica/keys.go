@@ -13,11 +13,11 @@ var Keys = []meta.ConfigKey{
 		Doc: "Replicas of a topic created without a number of its own.",
 	},
 	{
-		Broker: true, Name: "replica.lag.time.max.ms", Type: meta.LongType, HasDefault: true, Default: "30000", NoEffect: true,
+		Broker: true, Name: "replica.lag.time.max.ms", Type: meta.LongType, HasDefault: true, Default: "30000",
 		Doc: "Milliseconds after which a follower that has not caught up leaves the in-sync replicas.",
 	},
 	{
-		Broker: true, Name: "replica.socket.timeout.ms", Type: meta.IntType, HasDefault: true, Default: "30000", NoEffect: true,
+		Broker: true, Name: "replica.socket.timeout.ms", Type: meta.IntType, HasDefault: true, Default: "30000",
 		Doc: "Milliseconds that a follower waits for an answer of the leader.",
 	},
 	{
@@ -25,27 +25,27 @@ var Keys = []meta.ConfigKey{
 		Doc: "Receive buffer in bytes of a follower's connections.",
 	},
 	{
-		Broker: true, Name: "replica.fetch.max.bytes", Type: meta.IntType, HasDefault: true, Default: "1048576", Valid: meta.AtLeast(0), NoEffect: true,
+		Broker: true, Name: "replica.fetch.max.bytes", Type: meta.IntType, HasDefault: true, Default: "1048576", Valid: meta.AtLeast(0),
 		Doc: "Bytes that a follower asks for per partition and fetch.",
 	},
 	{
-		Broker: true, Name: "replica.fetch.wait.max.ms", Type: meta.IntType, HasDefault: true, Default: "500", NoEffect: true,
+		Broker: true, Name: "replica.fetch.wait.max.ms", Type: meta.IntType, HasDefault: true, Default: "500",
 		Doc: "Milliseconds that a leader may hold a follower's fetch until there is something to answer.",
 	},
 	{
-		Broker: true, Name: "replica.fetch.backoff.ms", Type: meta.IntType, HasDefault: true, Default: "1000", Valid: meta.AtLeast(0), NoEffect: true,
+		Broker: true, Name: "replica.fetch.backoff.ms", Type: meta.IntType, HasDefault: true, Default: "1000", Valid: meta.AtLeast(0),
 		Doc: "Milliseconds that a follower waits after a failed fetch.",
 	},
 	{
-		Broker: true, Name: "replica.fetch.min.bytes", Type: meta.IntType, HasDefault: true, Default: "1", NoEffect: true,
+		Broker: true, Name: "replica.fetch.min.bytes", Type: meta.IntType, HasDefault: true, Default: "1",
 		Doc: "Bytes for which a leader waits before it answers a follower's fetch.",
 	},
 	{
-		Broker: true, Name: "replica.fetch.response.max.bytes", Type: meta.IntType, HasDefault: true, Default: "10485760", Valid: meta.AtLeast(0), NoEffect: true,
+		Broker: true, Name: "replica.fetch.response.max.bytes", Type: meta.IntType, HasDefault: true, Default: "10485760", Valid: meta.AtLeast(0),
 		Doc: "Bytes of one whole answer to a follower's fetch.",
 	},
 	{
-		Broker: true, Name: "num.replica.fetchers", Type: meta.IntType, HasDefault: true, Default: "1", Valid: meta.AtLeast(1), Dynamic: meta.ClusterWide, NoEffect: true,
+		Broker: true, Name: "num.replica.fetchers", Type: meta.IntType, HasDefault: true, Default: "1", Valid: meta.AtLeast(1), Dynamic: meta.ClusterWide,
 		Doc: "Number of fetching connections to each leader.",
 	},
 	{

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/tidemark-io/tidemark/internal/commitlog"
 	"github.com/tidemark-io/tidemark/internal/invariant"
 	"github.com/tidemark-io/tidemark/internal/meta"
 )
@@ -34,10 +36,12 @@ func (r Role) String() string {
 	}
 }
 
-// Machine decides for one replica: its role, its high watermark, who may append, who is answered. It does no I/O, takes
-// no lock and reads no clock: [Replica] is its runner, calls one method per event under its lock and does the Effects.
+// Machine decides for one replica: its role, its high watermark, who may append, who is answered, who is in sync, what is
+// fetched and what is cut off. It does no I/O, takes no lock and reads no clock: [Replica] is its runner, calls one method
+// per event under its lock and does the Effects.
 //
-// Transitions (self is this broker; "value" is the partition value of the registry):
+// Transitions (self is this broker; "value" is the partition value of the registry). What a leader does besides is in
+// machine_leader.go, what a follower does in machine_follower.go:
 //
 //	from       event                              to         effects
 //	any        RoleChanged, value not newer       unchanged  ignored: the order is (leader epoch, version)
@@ -45,9 +49,10 @@ func (r Role) String() string {
 //	           epoch above the log's latest                  start is that end; fetches wake to check their epoch
 //	none       RoleChanged, leader = self,        leader     nothing is written; the epoch's start is the log end at
 //	           epoch = the log's latest                      load (a resumed epoch, D8)
-//	leader     RoleChanged, leader = self,        leader     the new ISR, min.insync and flush count from here on
-//	           same epoch, newer version
-//	any        RoleChanged, leader ≠ self         follower   waiting produces fail with "not leader"; fetches wake
+//	leader     RoleChanged, leader = self,        leader     the new ISR, min.insync and flush count from here on; a
+//	           same epoch, newer version                     change in flight is settled by it
+//	any        RoleChanged, leader ≠ self         follower   waiting produces fail with "not leader"; fetches wake; what
+//	                                                         wrote nothing leaves the lineage; fetching begins anew
 //	leader     Appended, Synced                   leader     the high watermark may rise; produces complete; fetches
 //	                                                         wake; a flush partition asks for a group commit
 //	any        StartRaised                        unchanged  the high watermark is at least the log's start
@@ -55,37 +60,42 @@ func (r Role) String() string {
 //
 // Invariants, checked after every event:
 //
-//   - log start ≤ high watermark ≤ written end; synced end ≤ written end. The high watermark never falls in one life.
-//   - The high watermark of a leader never passes the end of a member of the ISR; in a flush partition ends are synced
-//     ends (D9), so no consumer sees, and no acks=all request is answered for, bytes that a power cut can take.
-//   - A member of the ISR whose end is unknown holds the high watermark where it is.
+//   - log start ≤ high watermark ≤ written end; synced end ≤ written end. The high watermark of a leader never falls in one
+//     life; a follower's falls only with its log end, and below what was committed only after an unclean election (D9).
+//   - The high watermark of a leader never passes the end of a member of the ISR, or of a broker that a change in flight
+//     puts into it; in a flush partition ends are synced ends (D9), so no consumer sees, and no acks=all request is
+//     answered for, bytes that a power cut can take.
+//   - It rests while fewer are in the ISR than acks=all demands, and a member whose end is unknown holds it.
+//   - An end counts only in the leader epoch and the broker epoch in which the member fetched (D6).
 //   - Role, epoch, ISR and flush change only by a newer value (D8).
 //   - The epoch's start is ≤ the written end; while the high watermark is below it, the latest offset is not known to
-//     be committed and is not answered (R-144).
-//
-// The ISR has one member while a broker stands alone; [Machine.memberEnd] is where the ends of others will come in.
+//     be committed and is not answered (R-144), and nobody joins the ISR below it (R-101).
 type Machine struct {
-	self meta.BrokerID
+	self   meta.BrokerID
+	lagMax time.Duration
+	mutant Mutant // what this build leaves out; None but in the simulator's
 
-	role       Role
-	value      meta.Partition // as last applied; its slices are never modified
-	applied    bool           // whether a value was applied
-	epochStart int64          // of value.LeaderEpoch, valid for a leader
-	flagging   bool           // WriteFlushed was asked for and its outcome is not known
+	role    Role
+	value   meta.Partition // as last applied; its slices are never modified
+	applied bool           // whether a value was applied
 
 	start, written, synced int64 // the log's start, end and synced end
 	high                   int64 // high watermark
+
+	leader   leader   // while it leads
+	follower follower // while it follows
 }
 
-// NewMachine is the machine of a replica of broker self, before it has heard anything.
-func NewMachine(self meta.BrokerID) Machine {
-	return Machine{self: self, value: meta.Partition{Leader: meta.NoBroker, LeaderEpoch: meta.NoEpoch}}
+// NewMachine is the machine of a replica of broker self, before it has heard anything. A follower that has not caught up
+// for lagMax is out of sync (replica.lag.time.max.ms).
+func NewMachine(self meta.BrokerID, lagMax time.Duration) Machine {
+	return Machine{self: self, lagMax: lagMax, value: meta.Partition{Leader: meta.NoBroker, LeaderEpoch: meta.NoEpoch}}
 }
 
-// LogState is what the machine needs to know about a log when it is opened or takes a new role.
+// LogState is what the machine needs to know about a log when it is opened, takes a new role, or was truncated.
 type LogState struct {
-	Start, Written, Synced int64      // start offset, end offset, and the end of what a power cut cannot take
-	Epoch                  meta.Epoch // the latest leader epoch of the log, meta.NoEpoch if it has none
+	Start, Written, Synced int64            // start offset, end offset, and the end of what a power cut cannot take
+	Epochs                 commitlog.Epochs // the lineage
 }
 
 // Effects is what the runner must do after an event, in the order of the fields. The zero value is nothing.
@@ -104,9 +114,21 @@ type Effects struct {
 	Fail error // every waiting produce completes with it
 	Wake bool  // every waiting fetch wakes: the terms that it checked have changed
 
-	Sync         bool  // ask for a group commit of the log
-	WriteFlushed bool  // set `flushed` in the partition value by compare-and-set against Version
-	Version      int64 // with WriteFlushed
+	Sync   bool    // ask for a group commit of the log
+	Change *Change // write the partition value by compare-and-set, then tell ChangeDone; not to be modified
+	Reread bool    // read the partition value linearizably, then tell ValueRead
+
+	Truncate     bool   // truncate the log to TruncateTo, then tell Truncated
+	TruncateTo   int64  // with Truncate
+	Lost         int64  // with Truncate: records below the high watermark that go, after an unclean election (D9)
+	StartOver    bool   // empty the log and let it start at StartAt, then tell Truncated
+	StartAt      int64  // with StartOver
+	Append       bool   // append the records of the answer, then tell Followed
+	RaiseStart   bool   // raise the log's start to NewStart, then tell StartRaised
+	NewStart     int64  // with RaiseStart
+	Follow       bool   // where to fetch from has changed: ask FetchFrom
+	Backoff      bool   // the answer helped nothing: fetch again after a while
+	RefuseFollow string // the replica stays out of sync and fetches no more in this epoch; why, for an alarm
 }
 
 // String lists what is set, for scripts.
@@ -125,7 +147,16 @@ func (e Effects) String() string {
 	add(e.Fail != nil, "fail-waiting %q", fmt.Sprint(e.Fail))
 	add(e.Wake, "wake-fetches")
 	add(e.Sync, "sync")
-	add(e.WriteFlushed, "write-flushed version=%d", e.Version)
+	add(e.Change != nil, "%s", e.Change)
+	add(e.Reread, "reread-value")
+	add(e.Truncate && e.Lost == 0, "truncate-to %d", e.TruncateTo)
+	add(e.Truncate && e.Lost > 0, "truncate-to %d committed-lost=%d", e.TruncateTo, e.Lost)
+	add(e.StartOver, "start-over-at %d", e.StartAt)
+	add(e.Append, "append")
+	add(e.RaiseStart, "raise-start %d", e.NewStart)
+	add(e.Follow, "follow")
+	add(e.Backoff, "back-off")
+	add(e.RefuseFollow != "", "refuse-follow %q", e.RefuseFollow)
 	if len(parts) == 0 {
 		return "nothing"
 	}
@@ -133,45 +164,34 @@ func (e Effects) String() string {
 }
 
 // RoleChanged applies a partition value of the registry. checkpoint is the high watermark known from an earlier life of
-// the replica (0 if none); it counts only for the first value. The machine keeps the value's slices and never modifies
-// them.
-func (m *Machine) RoleChanged(value meta.Partition, log LogState, checkpoint int64) Effects {
+// the replica (0 if none); it counts only for the first value. log counts unless this broker goes on leading in the same
+// epoch. The machine keeps the value's slices and never modifies them.
+func (m *Machine) RoleChanged(value meta.Partition, log LogState, checkpoint int64, now time.Time) Effects {
 	if !m.Supersedes(&value) {
 		return Effects{Ignored: true}
 	}
 	var e Effects
-	before, beforeRole, first, was := m.value, m.role, !m.applied, m.high
+	before, beforeRole, first := m.value, m.role, !m.applied
+	goesOn := m.GoesOn(&value)
 	m.value, m.applied = value, true
-	m.flagging = false
+	if goesOn {
+		m.adopt(&before, &e)
+		m.check()
+		return e
+	}
+	was := m.high
 	m.start, m.written, m.synced = log.Start, log.Written, min(log.Synced, log.Written)
 	if first {
-		m.high = min(max(checkpoint, m.start), m.written)
+		m.high = checkpoint
 	}
-	m.high = max(m.high, m.start)
+	m.high = max(min(m.high, m.written), m.start)
 	if m.high > was {
 		e.Advanced, e.HighWatermark = true, m.high
 	}
-
-	epochChanged := first || value.LeaderEpoch != before.LeaderEpoch
 	if value.Leader == m.self {
-		m.role = RoleLeader
-		if epochChanged || beforeRole != RoleLeader {
-			m.epochStart = m.written
-			e.Wake = true
-			if value.LeaderEpoch > log.Epoch {
-				e.AssignEpoch, e.Epoch, e.EpochStart = true, value.LeaderEpoch, m.written
-			}
-		}
-		m.advance(&e)
-		// After flush was switched off, the appends that wait for a group commit still get theirs.
-		e.Sync = (value.Flush || before.Flush) && m.synced < m.written
-		m.proposeFlushed(&e)
+		m.lead(log, &before, &e, now)
 	} else {
-		m.role = RoleFollower
-		if beforeRole == RoleLeader {
-			e.Fail = ErrNotLeader
-		}
-		e.Wake = beforeRole == RoleLeader || epochChanged || value.Leader != before.Leader
+		m.follow(log, &e, follows{before: &before, role: beforeRole, first: first})
 	}
 	m.check()
 	return e
@@ -179,6 +199,11 @@ func (m *Machine) RoleChanged(value meta.Partition, log LogState, checkpoint int
 
 // Supersedes tells whether a value is newer than the one applied, if there is one.
 func (m *Machine) Supersedes(value *meta.Partition) bool { return !m.applied || value.Newer(&m.value) }
+
+// GoesOn tells whether this broker leads, and by the value goes on leading in the same epoch: its appends go on too.
+func (m *Machine) GoesOn(value *meta.Partition) bool {
+	return m.role == RoleLeader && value.Leader == m.self && value.LeaderEpoch == m.value.LeaderEpoch
+}
 
 // Appended tells that the log's end is now written. The runner may report ends late and out of order: an older end
 // changes nothing.
@@ -190,8 +215,8 @@ func (m *Machine) Appended(written int64) Effects {
 	m.written = written
 	if m.role == RoleLeader {
 		m.advance(&e)
-		e.Sync = m.value.Flush
 	}
+	e.Sync = m.value.Flush && m.role != RoleNone
 	m.check()
 	return e
 }
@@ -204,10 +229,14 @@ func (m *Machine) Synced(synced int64) Effects {
 	}
 	e := Effects{SyncedTo: true, Synced: synced}
 	m.synced = synced
-	if m.role == RoleLeader {
+	e.Sync = m.value.Flush && m.synced < m.written && m.role != RoleNone
+	switch m.role {
+	case RoleLeader:
 		m.advance(&e)
-		e.Sync = m.value.Flush && m.synced < m.written
 		m.proposeFlushed(&e)
+	case RoleFollower:
+		e.Follow = m.value.Flush && m.synced == m.written // what it fetches next acknowledges this
+	case RoleNone:
 	}
 	m.check()
 	return e
@@ -229,9 +258,6 @@ func (m *Machine) StartRaised(start int64) Effects {
 	m.check()
 	return e
 }
-
-// FlushedFailed tells that the write asked for by WriteFlushed did not happen; the next group commit asks again.
-func (m *Machine) FlushedFailed() { m.flagging = false }
 
 // Closed ends the replica's life on this broker: it was deleted, its log failed, or the broker stops. Waiting requests
 // fail with reason.
@@ -278,53 +304,6 @@ func (m *Machine) CheckAppend(current meta.Epoch, acks int16) error {
 	return nil
 }
 
-// short tells that fewer replicas are in sync than acks=all demands: min.insync, but never more than there are (D8).
-func (m *Machine) short() bool {
-	return len(m.value.ISR) < m.value.MinISRBound()
-}
-
-// memberEnd is the end offset up to which a member of the ISR is known to hold the log, -1 if nothing is known.
-func (m *Machine) memberEnd(member meta.BrokerID) int64 {
-	switch {
-	case member != m.self:
-		return -1
-	case m.value.Flush:
-		return m.synced
-	default:
-		return m.written
-	}
-}
-
-// advance raises the high watermark to the lowest end in the ISR. A leader that is not in its own ISR (a value never
-// written by a correct controller) counts itself all the same.
-func (m *Machine) advance(e *Effects) {
-	high := m.memberEnd(m.self)
-	for _, member := range m.value.ISR {
-		high = min(high, m.memberEnd(member))
-	}
-	if high > m.high {
-		m.high = high
-		e.Advanced, e.HighWatermark = true, high
-	}
-	e.Short = m.short()
-}
-
-// proposeFlushed asks for the write of `flushed` once every member of ISR and ELR has synced the epoch's start (D9).
-func (m *Machine) proposeFlushed(e *Effects) {
-	if !m.value.Flush || m.value.Flushed || m.flagging {
-		return
-	}
-	for _, members := range [][]meta.BrokerID{m.value.ISR, m.value.ELR} {
-		for _, member := range members {
-			if m.memberEnd(member) < m.epochStart {
-				return
-			}
-		}
-	}
-	m.flagging = true
-	e.WriteFlushed, e.Version = true, m.value.Version
-}
-
 // Role is what this broker does for the replica.
 func (m *Machine) Role() Role { return m.role }
 
@@ -339,7 +318,7 @@ func (m *Machine) HighWatermark() int64 { return m.high }
 
 // LatestKnown tells whether the leader's high watermark has reached the start of its epoch, so that the latest offset
 // can be answered (R-144).
-func (m *Machine) LatestKnown() bool { return m.high >= m.epochStart }
+func (m *Machine) LatestKnown() bool { return m.high >= m.leader.epochStart }
 
 func (m *Machine) check() {
 	invariant.Check(m.start <= m.high && m.high <= m.written, "high watermark %d is outside [%d, %d]", m.high, m.start, m.written)

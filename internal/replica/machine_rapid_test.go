@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -14,14 +15,13 @@ import (
 // clauses say in the plainest way:
 //
 //   - the high watermark never falls, and rises only as far as this broker's written end (synced end, if the value in
-//     force says flush) while every member of the ISR is this broker;
+//     force says flush) while every member of the ISR is this broker, and those are enough for acks=all;
 //   - values are applied exactly if they are newer, and an epoch is given to the log exactly once;
 //   - a request is admitted exactly if this broker leads in its epoch, and with acks=all if enough replicas are in sync.
 func TestMachineHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := NewMachine(1)
+		m := NewMachine(1, time.Minute)
 		var log LogState
-		log.Epoch = meta.NoEpoch
 		var current meta.Partition
 		applied := false
 		high := int64(0)
@@ -38,7 +38,7 @@ func TestMachineHistories(t *testing.T) {
 					value.ISR = []meta.BrokerID{1} // a leader is a member of its ISR (U-50)
 				}
 				newer := !applied || value.Newer(&current)
-				e := m.RoleChanged(value, log, 0)
+				e := m.RoleChanged(value, log, 0, time.Time{})
 				if e.Ignored == newer {
 					t.Fatalf("value %+v after %+v: ignored %v", value, current, e.Ignored)
 				}
@@ -50,11 +50,11 @@ func TestMachineHistories(t *testing.T) {
 				}
 				current, applied = value, true
 				if e.AssignEpoch {
-					if e.Epoch <= log.Epoch || e.EpochStart != log.Written || value.Leader != 1 {
-						t.Fatalf("epoch %d from %d given to a log with epoch %d, end %d", e.Epoch, e.EpochStart, log.Epoch, log.Written)
+					if e.Epoch <= log.Epochs.LatestEpoch() || e.EpochStart != log.Written || value.Leader != 1 {
+						t.Fatalf("epoch %d from %d given to a log with epoch %d, end %d", e.Epoch, e.EpochStart, log.Epochs.LatestEpoch(), log.Written)
 					}
-					log.Epoch = e.Epoch
-				} else if value.Leader == 1 && value.LeaderEpoch > log.Epoch {
+					log.Epochs, _, _ = log.Epochs.Assign(e.Epoch, e.EpochStart)
+				} else if value.Leader == 1 && value.LeaderEpoch > log.Epochs.LatestEpoch() {
 					t.Fatalf("epoch %d was not given to the log", value.LeaderEpoch)
 				}
 			},
@@ -73,7 +73,8 @@ func TestMachineHistories(t *testing.T) {
 				log.Synced = max(log.Synced, log.Start) // nothing below the start can be lost
 			},
 			"": func(t *rapid.T) {
-				if applied && current.Leader == 1 && !slices.Contains(current.ISR, 2) {
+				short := len(current.ISR) < min(int(current.MinISR), 2)
+				if applied && current.Leader == 1 && !slices.Contains(current.ISR, 2) && !short {
 					end := log.Written
 					if current.Flush {
 						end = log.Synced

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemark-io/tidemark/internal/meta"
 	"github.com/tidemark-io/tidemark/internal/record"
 )
 
@@ -58,6 +59,10 @@ func (r *Replica) CountSent(bytes int64) { r.traffic.bytesOut.Add(bytes) }
 type metrics struct {
 	table *Table
 
+	shrinks, expands, changesFailed atomic.Int64 // of ISRs
+	truncatedCommitted              atomic.Int64 // records below a high watermark that were cut off
+	refused                         atomic.Int64 // replicas that would have had to cut off what was committed
+
 	mu struct {
 		sync.Mutex
 		topics  map[string]*traffic
@@ -94,6 +99,18 @@ func (m *metrics) retire(topic string) {
 	delete(m.mu.topics, topic)
 	for i := range topicCounters {
 		topicCounters[i].of(&m.mu.retired).Add(topicCounters[i].of(t).Load())
+	}
+}
+
+// isrChanged counts a change that was written, if it is the one that the registry holds.
+func (m *metrics) isrChanged(c *Change, current meta.Partition) {
+	switch {
+	case current.Version != c.Value.Version+1 || current.LeaderEpoch != c.Value.LeaderEpoch:
+		m.changesFailed.Add(1)
+	case len(c.Joining) > 0:
+		m.expands.Add(1)
+	case c.shrinks:
+		m.shrinks.Add(1)
 	}
 }
 
@@ -181,6 +198,24 @@ var (
 	atMinISRCount        = newTableGauge("atminisrpartitioncount", "Partitions led here at min.insync.replicas.")
 )
 
+// tableCounters are of all partitions together.
+var tableCounters = []struct {
+	desc *prometheus.Desc
+	of   func(*metrics) *atomic.Int64
+}{
+	{newTableGauge("isrshrinks_total", "Changes that removed replicas from an ISR."), func(m *metrics) *atomic.Int64 { return &m.shrinks }},
+	{newTableGauge("isrexpands_total", "Changes that added replicas to an ISR."), func(m *metrics) *atomic.Int64 { return &m.expands }},
+	{newTableGauge("failedisrupdates_total", "Changes of an ISR that met a newer value."), func(m *metrics) *atomic.Int64 { return &m.changesFailed }},
+	{
+		prometheus.NewDesc("tidemark_committed_records_truncated_total", "Records below a high watermark that replicas cut off after an unclean election.", nil, nil),
+		func(m *metrics) *atomic.Int64 { return &m.truncatedCommitted },
+	},
+	{
+		prometheus.NewDesc("tidemark_replicas_refused_total", "Replicas kept out of sync because following would cut off committed records.", nil, nil),
+		func(m *metrics) *atomic.Int64 { return &m.refused },
+	},
+}
+
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(chan<- *prometheus.Desc) {}
 
@@ -208,6 +243,9 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(underReplicatedCount, float64(under))
 	gauge(underMinISRCount, float64(underMin))
 	gauge(atMinISRCount, float64(atMin))
+	for _, c := range tableCounters {
+		out <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(c.of(m).Load()))
+	}
 
 	m.mu.Lock()
 	defer m.mu.Unlock()

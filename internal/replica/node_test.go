@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 
@@ -26,10 +27,24 @@ type node struct {
 	ids               byte
 }
 
-// WriteFlushed counts.
-func (n *node) WriteFlushed(context.Context, meta.TopicIDPartition, meta.Partition) error {
-	n.flagged.Add(1)
-	return nil
+// WriteChanges counts the writes of `flushed`, and makes every change.
+func (n *node) WriteChanges(_ context.Context, changes []PartitionChange) ([]ChangeOutcome, error) {
+	var outcomes []ChangeOutcome
+	for _, c := range changes {
+		if c.Value.Flushed {
+			n.flagged.Add(1)
+		}
+		current := c.Value
+		n.version++
+		current.Version = n.version
+		outcomes = append(outcomes, ChangeOutcome{Current: current})
+	}
+	return outcomes, nil
+}
+
+// ReadValue knows nothing.
+func (n *node) ReadValue(context.Context, meta.TopicIDPartition) (meta.Partition, error) {
+	return meta.Partition{}, errors.New("no registry")
 }
 
 func newNode(t testing.TB) *node { return newNodeOn(t, vfs.NewMemory(1)) }
@@ -83,8 +98,8 @@ func (n *node) commit(t testing.TB) {
 			t.Fatal(err)
 		}
 	}
-	for len(n.table.flags) > 0 {
-		n.table.writeFlushed(ctx, <-n.table.flags)
+	for len(n.table.wanted) > 0 {
+		n.table.exchange(ctx, []wanted{<-n.table.wanted})
 	}
 	cancel()
 }

@@ -110,7 +110,9 @@ func (r *Replica) DeleteRecords(offset int64) (lowWatermark int64, err error) {
 		}
 		r.act(func(m *Machine) Effects { return m.StartRaised(offset) })
 	}
-	return r.log.StartOffset(), nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.machine.LowWatermark(r.log.StartOffset()), nil
 }
 
 // Producers lists the producers that the leader's log remembers (DescribeProducers).

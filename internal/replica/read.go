@@ -44,6 +44,8 @@ type ReadResult struct {
 	// Diverging is set, and Records are empty, when the log's last epoch not above LastFetchedEpoch ends before Offset:
 	// the reader has records that this log does not have.
 	Diverging *EpochEnd
+	// News says that another replica does not know the high watermark yet: its fetch is answered, also without records.
+	News bool
 
 	seen seen
 }
@@ -59,6 +61,8 @@ type seen struct {
 	isolation Isolation
 	terms     uint64
 	bound     int64
+	tail      bool  // another replica has read, up to the log's end
+	high      int64 // the high watermark that it knows then
 }
 
 // Read reads up to the bound of the isolation level. It returns ErrOffsetOutOfRange, with HighWatermark, LastStable and
@@ -81,7 +85,7 @@ func (r *Replica) read(request ReadRequest) (ReadResult, error) {
 	if request.Isolation == ReadCommitted {
 		bound = result.LastStable
 	}
-	result.seen = seen{request.Isolation, leader.terms, bound}
+	result.seen = seen{isolation: request.Isolation, terms: leader.terms, bound: bound}
 	end := r.log.EndOffset()
 	if request.LastFetchedEpoch >= 0 {
 		diverging, err := r.diverging(request, result.LogStart)
@@ -133,6 +137,9 @@ func (r *Replica) Watch(w *Waiter, result ReadResult) bool {
 	if r.mu.closed != nil || r.mu.terms != result.seen.terms {
 		return false
 	}
+	if result.seen.tail {
+		return r.watchTailLocked(w, result.seen)
+	}
 	high := r.mu.machine.HighWatermark()
 	bound, bytes := high, r.mu.highBytes
 	if result.seen.isolation == ReadCommitted {
@@ -156,5 +163,6 @@ func (r *Replica) Watch(w *Waiter, result ReadResult) bool {
 func (r *Replica) Unwatch(w *Waiter) {
 	r.mu.Lock()
 	delete(r.mu.fetches, w)
+	delete(r.mu.tails, w)
 	r.mu.Unlock()
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tidemark-io/tidemark/internal/commitlog"
 	"github.com/tidemark-io/tidemark/internal/meta"
@@ -34,6 +35,7 @@ type Replica struct {
 
 		produces []*Pending
 		fetches  map[*Waiter]watch
+		tails    map[*Waiter]int64 // parked fetches of other replicas, with the high watermark that each knows
 
 		appended    int64 // bytes appended in this life, or about to be
 		highBytes   int64 // appended when the high watermark last rose: what uncommitted readers can read
@@ -170,45 +172,91 @@ func (r *Replica) exclude(change func()) {
 	close(over)
 }
 
-// roleChanged applies a partition value. An error means that the log could not take the new epoch: the replica is
+// roleChanged applies a partition value. Unless this broker goes on leading in the same epoch, the caller holds the
+// table's applying slot. An error means that the log could not take the new epoch, or could not be cut: the replica is
 // offline.
 func (r *Replica) roleChanged(value meta.Partition, checkpoint int64) error {
 	r.mu.Lock()
-	stale := !r.mu.machine.Supersedes(&value)
+	stale, goesOn := !r.mu.machine.Supersedes(&value), r.mu.machine.GoesOn(&value)
 	r.mu.Unlock()
-	if stale {
+	switch {
+	case stale:
+		return nil
+	case goesOn:
+		r.adopt(value)
 		return nil
 	}
 	var err error
 	r.exclude(func() {
-		log := LogState{
-			Start: r.log.StartOffset(), Written: r.log.EndOffset(), Synced: r.log.SyncedOffset(), Epoch: r.log.LatestEpoch(),
-		}
-		var fired fired
 		r.mu.Lock()
-		e := r.mu.machine.RoleChanged(value, log, checkpoint)
-		if !e.AssignEpoch {
-			r.applyLocked(e, &fired)
-			r.mu.Unlock()
-			fired.run()
-			return
-		}
+		e := r.mu.machine.RoleChanged(value, r.logState(), checkpoint, time.Now())
 		r.mu.Unlock()
-		if err = r.log.AssignEpoch(e.Epoch, e.EpochStart); err != nil {
+		if e.AssignEpoch {
+			err = r.log.AssignEpoch(e.Epoch, e.EpochStart)
+		}
+		if err == nil {
+			err = r.cut(e)
+		}
+		if err != nil {
 			r.fail(err)
 			return
 		}
-		r.mu.Lock()
-		r.applyLocked(e, &fired)
-		r.mu.Unlock()
-		fired.run()
+		r.act(func(*Machine) Effects { return e })
 	})
 	return err
 }
 
+// adopt takes a newer value by which this broker goes on leading in the same epoch; any other is left to roleChanged.
+func (r *Replica) adopt(value meta.Partition) {
+	r.act(func(m *Machine) Effects {
+		if !m.GoesOn(&value) {
+			return Effects{Ignored: true}
+		}
+		return m.RoleChanged(value, LogState{}, 0, time.Now())
+	})
+}
+
+// logState is what the machine wants to know of the log.
+func (r *Replica) logState() LogState {
+	return LogState{Start: r.log.StartOffset(), Written: r.log.EndOffset(), Synced: r.log.SyncedOffset(), Epochs: r.log.Epochs()}
+}
+
+// cut truncates the log if the effects say so, and tells the machine. Nothing is appended meanwhile.
+func (r *Replica) cut(e Effects) error {
+	switch {
+	case e.Truncate:
+		if err := r.log.Truncate(e.TruncateTo); err != nil {
+			return err
+		}
+	case e.StartOver:
+		if err := r.log.TruncateFully(e.StartAt); err != nil {
+			return err
+		}
+	default:
+		return nil
+	}
+	if e.Lost > 0 {
+		r.table.metrics.truncatedCommitted.Add(e.Lost)
+		r.table.logger.Error("committed records were truncated: an unclean election had given them up",
+			slog.String("topic", r.topic), slog.Int("partition", int(r.partition)), slog.Int64("offset", e.TruncateTo), slog.Int64("records", e.Lost))
+	}
+	r.act(func(m *Machine) Effects { return m.Truncated(r.logState()) })
+	return nil
+}
+
 // appendedTo is the log's hook: once for each round of appends, before they return.
 func (r *Replica) appendedTo(end int64) {
-	r.act(func(m *Machine) Effects { return m.Appended(end) })
+	var fired fired
+	r.mu.Lock()
+	r.applyLocked(r.mu.machine.Appended(end), &fired)
+	if len(r.mu.tails) > 0 {
+		for w := range r.mu.tails {
+			fired.waiters = append(fired.waiters, w)
+		}
+		clear(r.mu.tails)
+	}
+	r.mu.Unlock()
+	fired.run()
 }
 
 // await puts an append that is in the log among those who wait, or completes it.
@@ -260,14 +308,10 @@ func (r *Replica) forget(p *Pending) {
 	}
 }
 
-// syncedTo is the log's hook: its synced end has risen.
+// syncedTo is the log's hook: its synced end has risen. The log is asked again under the lock, so that what it said
+// before a truncation does not count after it.
 func (r *Replica) syncedTo(end int64) {
-	r.act(func(m *Machine) Effects { return m.Synced(end) })
-}
-
-// flagFailed tells the machine that `flushed` was not written.
-func (r *Replica) flagFailed() {
-	r.act(func(m *Machine) Effects { m.FlushedFailed(); return Effects{} })
+	r.act(func(m *Machine) Effects { return m.Synced(min(end, r.log.SyncedOffset())) })
 }
 
 // fail takes the replica offline after its log failed: whoever waits is answered, and nothing is served until restart.
@@ -291,6 +335,7 @@ func (r *Replica) close(reason error) bool {
 	}
 	r.mu.Unlock()
 	fired.run()
+	r.table.fetchers.moved(r)
 	return first
 }
 
@@ -307,9 +352,12 @@ func (r *Replica) act(event func(*Machine) Effects) {
 type fired struct {
 	waiters  []*Waiter
 	produces []completion
-	sync     *Replica // needs a group commit
-	flagged  *Replica // needs `flushed` written into value
-	value    meta.Partition
+	replica  *Replica // of what follows
+	sync     bool     // it needs a group commit
+	change   *Change  // it wants its value written
+	reread   bool     // or read
+	follow   bool     // where it fetches from has changed
+	start    int64    // its log's start is to be raised to this
 }
 
 type completion struct {
@@ -324,11 +372,21 @@ func (f *fired) run() {
 	for _, w := range f.waiters {
 		w.Fire()
 	}
-	if f.sync != nil {
-		f.sync.table.config.Logs.Syncer().Request(f.sync.log)
+	r := f.replica
+	if r == nil {
+		return
 	}
-	if f.flagged != nil {
-		f.flagged.table.flag(flag{f.flagged, f.value})
+	if f.sync {
+		r.table.config.Logs.Syncer().Request(r.log)
+	}
+	if f.change != nil || f.reread {
+		r.table.want(wanted{r, f.change})
+	}
+	if f.follow {
+		r.table.fetchers.moved(r)
+	}
+	if f.start > 0 {
+		r.raiseStart(f.start)
 	}
 }
 
@@ -337,8 +395,8 @@ func (r *Replica) applyLocked(e Effects, fired *fired) {
 	if e.Ignored {
 		return
 	}
+	r.high.Store(r.mu.machine.HighWatermark())
 	if e.Advanced {
-		r.high.Store(e.HighWatermark)
 		r.readableLocked(fired)
 	}
 	if (e.Advanced || e.SyncedTo) && len(r.mu.produces) > 0 {
@@ -356,12 +414,17 @@ func (r *Replica) applyLocked(e Effects, fired *fired) {
 			fired.waiters = append(fired.waiters, w)
 		}
 		clear(r.mu.fetches)
+		for w := range r.mu.tails {
+			fired.waiters = append(fired.waiters, w)
+		}
+		clear(r.mu.tails)
 	}
-	if e.Sync {
-		fired.sync = r
-	}
-	if e.WriteFlushed {
-		fired.flagged, fired.value = r, r.mu.machine.Value()
+	if e.Sync || e.Change != nil || e.Reread || e.Follow || e.RaiseStart {
+		fired.replica = r
+		fired.sync, fired.change, fired.reread, fired.follow = e.Sync, e.Change, e.Reread, e.Follow
+		if e.RaiseStart {
+			fired.start = e.NewStart
+		}
 	}
 }
 
@@ -388,6 +451,12 @@ func (r *Replica) completeLocked(e Effects, fired *fired) {
 // readableLocked counts, for every waiting fetch, the bytes that the risen high watermark has made readable.
 func (r *Replica) readableLocked(fired *fired) {
 	r.mu.highBytes = r.mu.appended
+	for w, known := range r.mu.tails {
+		if r.mu.machine.HighWatermark() > known {
+			fired.waiters = append(fired.waiters, w)
+			delete(r.mu.tails, w)
+		}
+	}
 	if len(r.mu.fetches) == 0 {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tidemark-io/tidemark/internal/commitlog"
 	"github.com/tidemark-io/tidemark/internal/meta"
@@ -26,6 +27,17 @@ type Config struct {
 	TopicConfig func(id meta.TopicID, name string) commitlog.Config
 	// ISR writes partition values for leaders; nil if this broker never does.
 	ISR ISRWriter
+	// Leaders is how followers fetch; nil if this broker stands alone.
+	Leaders Leaders
+	// Fetch says how followers fetch.
+	Fetch FetchConfig
+	// FetchTimeout bounds a fetch beyond its wait (replica.socket.timeout.ms). Default 30 s.
+	FetchTimeout time.Duration
+	// LagMax is the time after which a follower that has not caught up leaves the ISR (replica.lag.time.max.ms). Default 30 s.
+	LagMax time.Duration
+	// Lease is how long this broker's registration lives without a sign of life: after a longer stall the followers' lag is
+	// measured anew (D8). 0: never.
+	Lease time.Duration
 	// Roles hears of leadership; nil if nobody wants to.
 	Roles RoleListener
 
@@ -33,12 +45,6 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil means that they are not shown.
 	Registerer prometheus.Registerer
-}
-
-// ISRWriter changes a partition value for its leader, by compare-and-set (D8).
-type ISRWriter interface {
-	// WriteFlushed sets `flushed` in the value that it is given, if the registry still holds that version.
-	WriteFlushed(ctx context.Context, partition meta.TopicIDPartition, value meta.Partition) error
 }
 
 // RoleListener hears of leadership: the coordinators whose partitions are led here.
@@ -50,11 +56,14 @@ type RoleListener interface {
 
 // Table is the replicas that this broker hosts. Make one with NewTable, run it, and feed it with Apply.
 type Table struct {
-	config  Config
-	logger  *slog.Logger
-	flags   chan flag     // `flushed` to be written
-	failing chan struct{} // one slot: some log has failed
-	metrics *metrics
+	config   Config
+	logger   *slog.Logger
+	wanted   chan wanted   // values to be written or read
+	failing  chan struct{} // one slot: some log has failed
+	metrics  *metrics
+	fetchers *fetchers
+
+	brokers atomic.Pointer[map[meta.BrokerID]int64] // the broker epochs of those that are live
 
 	refused  atomic.Pointer[error] // why no append is taken
 	applying chan struct{}         // one slot: who holds it applies
@@ -80,17 +89,22 @@ func NewTable(config Config) (*Table, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
+	config.Fetch = config.Fetch.withDefaults()
+	config.LagMax = orDefault(config.LagMax, 30*time.Second)
+	config.FetchTimeout = orDefault(config.FetchTimeout, 30*time.Second)
 	t := &Table{
 		config:   config,
 		logger:   config.Logger,
 		applying: make(chan struct{}, 1),
-		flags:    make(chan flag, flagsMax),
+		wanted:   make(chan wanted, wantedMax),
 		failing:  make(chan struct{}, 1),
 		names:    make(map[meta.TopicID]string),
 	}
 	t.mu.replicas = make(map[meta.TopicIDPartition]*Replica)
 	t.mu.offline = make(map[meta.TopicIDPartition]offline)
 	t.metrics = newMetrics(t)
+	t.fetchers = newFetchers(t)
+	t.brokers.Store(&map[meta.BrokerID]int64{})
 	config.Logs.SetHighWatermark(t.highWatermark)
 	if config.Registerer != nil {
 		if err := config.Registerer.Register(t.metrics); err != nil {
@@ -100,27 +114,81 @@ func NewTable(config Config) (*Table, error) {
 	return t, nil
 }
 
-// retryInterval is the time between attempts to open logs that could not be opened when they were assigned.
-const retryInterval = time.Second
+// tickInterval is the time between looks at the clock: for followers that lag, and for logs that could not be opened.
+const tickInterval = time.Second
 
-// Run does what must not hold up anybody, until ctx ends: it writes `flushed` into the partition values of leaders, takes
-// replicas offline whose log has failed, and tries again to open logs that could not be opened, on a full disk for
-// example.
+// Run does what must not hold up anybody, until ctx ends: it writes partition values for leaders, fetches for followers,
+// takes replicas offline whose log has failed, removes followers that lag from the ISR, and tries again to open logs that
+// could not be opened, on a full disk for example.
 func (t *Table) Run(ctx context.Context) error {
-	ticker := time.NewTicker(retryInterval)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return t.watch(ctx) })
+	group.Go(func() error { return t.writeChanges(ctx) })
+	group.Go(func() error { return t.fetchers.run(ctx) })
+	return group.Wait()
+}
+
+// watch looks after logs and clocks.
+func (t *Table) watch(ctx context.Context) error {
+	ticker := time.NewTicker(tickInterval)
 	defer ticker.Stop()
+	last := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case f := <-t.flags:
-			t.writeFlushed(ctx, f)
 		case <-t.failing:
 			t.failBroken()
 		case <-ticker.C:
+			now := time.Now()
+			t.tick(now, t.config.Lease > 0 && now.Sub(last) > t.config.Lease)
+			last = now
 			t.retryOffline(ctx)
 		}
 	}
+}
+
+// tick lets the leaders look at the clock.
+func (t *Table) tick(now time.Time, stalled bool) {
+	for r := range t.All() {
+		r.act(func(m *Machine) Effects {
+			if stalled {
+				m.Stalled(now)
+			}
+			return m.Tick(now)
+		})
+	}
+}
+
+// brokersChanged takes the brokers that a statement names: fetches count in their present epochs only. It comes after the
+// statement's values: who is live in an epoch has been taken out of every ISR that it is not worth any more.
+func (t *Table) brokersChanged(brokers []meta.Broker) {
+	if len(brokers) == 0 {
+		return
+	}
+	live := make(map[meta.BrokerID]int64, len(brokers))
+	for i := range brokers {
+		if !brokers[i].Fenced && brokers[i].Epoch > 0 {
+			live[brokers[i].ID] = brokers[i].Epoch
+		}
+	}
+	t.brokers.Store(&live)
+	for r := range t.All() {
+		r.act(func(m *Machine) Effects { return m.BrokersChanged(func(id meta.BrokerID) int64 { return live[id] }) })
+	}
+}
+
+// liveIn tells whether a broker is known to be live in a broker epoch.
+func (t *Table) liveIn(broker meta.BrokerID, epoch int64) bool {
+	return epoch > 0 && (*t.brokers.Load())[broker] == epoch
+}
+
+// ownEpoch is this broker's epoch; -1 while it is fenced.
+func (t *Table) ownEpoch() int64 {
+	if epoch := (*t.brokers.Load())[t.config.Broker]; epoch > 0 {
+		return epoch
+	}
+	return -1
 }
 
 // roleChanged tells whoever wants to hear of leadership.
@@ -228,37 +296,4 @@ func (t *Table) refusal() error {
 		return *err
 	}
 	return nil
-}
-
-// flagsMax bounds the values that wait for their `flushed`: one that finds no room is asked for again by the next group
-// commit of its partition.
-const flagsMax = 1024
-
-// flag is a partition value that `flushed` is to be written into.
-type flag struct {
-	replica *Replica
-	value   meta.Partition
-}
-
-// flag asks for the write of `flushed`.
-func (t *Table) flag(f flag) {
-	select {
-	case t.flags <- f:
-	default:
-		f.replica.flagFailed()
-	}
-}
-
-func (t *Table) writeFlushed(ctx context.Context, f flag) {
-	if t.config.ISR == nil {
-		return
-	}
-	partition := meta.TopicIDPartition{Topic: f.replica.id, Partition: f.replica.partition}
-	err := t.config.ISR.WriteFlushed(ctx, partition, f.value)
-	if err == nil || ctx.Err() != nil {
-		return // the registry's new value comes back as a statement
-	}
-	t.logger.Warn("partition value not marked as flushed; the next group commit tries again",
-		slog.String("topic", f.replica.topic), slog.Int("partition", int(f.replica.partition)), slog.Any("err", err))
-	f.replica.flagFailed()
 }

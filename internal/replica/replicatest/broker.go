@@ -4,6 +4,7 @@ package replicatest
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -58,10 +59,17 @@ func New(t testing.TB, fs vfs.FS, dir string) *Broker {
 // Image is the cluster as the broker knows it.
 func (b *Broker) Image() *meta.Image { return b.image.Load() }
 
-// WriteFlushed implements replica.ISRWriter; nothing is written.
-func (b *Broker) WriteFlushed(context.Context, meta.TopicIDPartition, meta.Partition) error {
-	return nil
+// WriteChanges implements replica.ISRWriter; nothing is written.
+func (b *Broker) WriteChanges(context.Context, []replica.PartitionChange) ([]replica.ChangeOutcome, error) {
+	return nil, errNoRegistry
 }
+
+// ReadValue implements replica.ISRWriter.
+func (b *Broker) ReadValue(context.Context, meta.TopicIDPartition) (meta.Partition, error) {
+	return meta.Partition{}, errNoRegistry
+}
+
+var errNoRegistry = errors.New("no registry")
 
 func (b *Broker) topicConfig(_ meta.TopicID, name string) commitlog.Config {
 	b.mu.Lock()
