@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/storage/wal"
@@ -38,6 +40,23 @@ const (
 
 	// failureGrace is how long Close waits for a failed member, which may never stop.
 	failureGrace = 100 * time.Millisecond
+
+	// handOverPatience bounds the hand-over of the lead when a member stops.
+	handOverPatience = time.Second
+
+	// joinTries bounds how often a newcomer asks for the members: others may come at the same time.
+	joinTries = 10
+
+	// learnersMax: a lone member grows by two at once.
+	learnersMax = 2
+)
+
+var (
+	// ErrNeedsCluster is returned by StartEmbedded without a Door when the member is one of several.
+	ErrNeedsCluster = errors.New("registry has other members, and this broker was not told of a cluster")
+
+	// ErrRemoved is returned by StartEmbedded when the cluster has given the member's place to another one.
+	ErrRemoved = errors.New("this member was removed from the registry: its broker has a new one elsewhere, or left the list")
 )
 
 // EmbeddedConfig configures the etcd member in this process.
@@ -52,9 +71,16 @@ type EmbeddedConfig struct {
 	// free space (U-72, U-73). Default 64 MiB; negative for none.
 	BallastBytes int64
 
-	// Tick and Election are etcd's heartbeat interval and election timeout. The defaults, 10 and 100 ms, suit a lone
-	// member, which waits for one election timeout at every start.
+	// Tick and Election are etcd's heartbeat interval and election timeout. The defaults are 10 and 100 ms for a lone
+	// member, which waits for one election timeout at every start, and 100 and 1,000 ms for one of several.
 	Tick, Election time.Duration
+
+	// Door leads to the other brokers of the cluster; nil for a lone member. It is the member's from then on: both are
+	// closed together.
+	Door *Door
+
+	// Waiting is told what a member of a cluster waits for when it starts; nil for nobody.
+	Waiting func(what string)
 
 	// FreeBytes tells the free space of the disk that holds a folder; nil asks the operating system.
 	FreeBytes func(dir string) (uint64, error)
@@ -64,11 +90,18 @@ func (c EmbeddedConfig) withDefaults() EmbeddedConfig {
 	if c.BallastBytes == 0 {
 		c.BallastBytes = 64 << 20
 	}
+	factor := time.Duration(1)
+	if c.Door != nil && c.Door.config.Members > 1 {
+		factor = 10
+	}
 	if c.Tick == 0 {
-		c.Tick = 10 * time.Millisecond
+		c.Tick = factor * 10 * time.Millisecond
 	}
 	if c.Election == 0 {
-		c.Election = 100 * time.Millisecond
+		c.Election = factor * 100 * time.Millisecond
+	}
+	if c.Waiting == nil {
+		c.Waiting = func(string) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -79,15 +112,16 @@ func (c EmbeddedConfig) withDefaults() EmbeddedConfig {
 	return c
 }
 
-// Embedded is a lone etcd member in this process. It has no TCP port; etcdctl reaches it at SocketPath.
+// Embedded is an etcd member in this process: a lone one, which has no TCP port, or one of a cluster, behind its Door.
+// etcdctl reaches it at SocketPath.
 type Embedded struct {
 	config  EmbeddedConfig
 	ballast ballast
 	etcd    *embed.Etcd
 	store   *etcdStore
 	failure *failure
-	life    context.Context // of the store: ends, with its cause, at Close or when the member fails
-	finish  context.CancelCauseFunc
+	lost    context.Context // ends when the member fails
+	lose    context.CancelFunc
 	socket  string
 	quiet   atomic.Bool // until the member is ready, and from Close on: an error says what is wrong
 	closing sync.Once
@@ -97,31 +131,92 @@ type Embedded struct {
 // walSegment sets etcd's process-wide variable once.
 var walSegment = sync.OnceFunc(func() { wal.SegmentSizeBytes = walSegmentBytes })
 
-// StartEmbedded starts the member and returns when it accepts writes. An error leaves nothing behind, except that a
-// member which met a full disk keeps its files locked until the process ends.
+// StartEmbedded starts the member and returns when it accepts writes. One of a cluster waits for that until a majority of
+// the members runs; an empty one first founds the cluster or is let in (D3). An error leaves nothing behind, except that
+// a member which met a full disk keeps its files locked until the process ends.
 func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	walSegment()
 	c = c.withDefaults()
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create registry directory: %w", err)
 	}
-	e := &Embedded{config: c, failure: newFailure(), ballast: ballast{
+	e := &Embedded{config: c, failure: newFailure(), store: newEtcdStore(nil), ballast: ballast{
 		path: filepath.Join(c.Dir, ballastName), size: c.BallastBytes, free: c.FreeBytes,
 	}}
+	e.lost, e.lose = context.WithCancel(context.Background())
 	e.quiet.Store(true)
-	e.life, e.finish = context.WithCancelCause(context.Background())
 	if _, err := e.ballast.release(); err != nil {
 		return nil, fmt.Errorf("release registry ballast: %w", err)
 	}
 	if err := removeTorn(c.Dir); err != nil {
 		return nil, err
 	}
-	config, err := e.etcdConfig()
-	if err != nil {
-		return nil, err
+	if err := e.launchInPlace(ctx); err != nil {
+		return nil, fmt.Errorf("start registry in %s: %w", c.Dir, err)
 	}
+	if err := e.open(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start registry in %s: %w", c.Dir, err), e.Close())
+	}
+	return e, nil
+}
 
-	// etcd reports some errors of its files only to its logger, whose hook then blocks the goroutine: so wait beside it.
+// launchInPlace starts etcd. A newcomer whose cluster let in another one meanwhile is told of the members again.
+func (e *Embedded) launchInPlace(ctx context.Context) error {
+	for try := 1; ; try++ {
+		config, err := e.etcdConfig()
+		if err != nil {
+			return err
+		}
+		if err := e.place(ctx, config); err != nil {
+			return err
+		}
+		err = e.launch(config)
+		d := e.config.Door
+		if err == nil || d == nil || initialised(e.config.Dir) || errors.Is(err, ErrFailed) || try == joinTries {
+			return err
+		}
+		d.held.Store(false)
+		d.logger.Info("registry member could not start, asking again", slog.Any("err", err))
+	}
+}
+
+// place finds out how the member starts: as it is, as a founder, or as a newcomer.
+func (e *Embedded) place(ctx context.Context, config *embed.Config) error {
+	d := e.config.Door
+	if d == nil {
+		config.InitialClusterToken = rand.Text()
+		config.InitialCluster = config.InitialClusterFromName(config.Name)
+		return nil
+	}
+	config.Name, config.MaxLearners = d.config.Broker.String(), learnersMax
+	config.StrictReconfigCheck = false // it wants connections that are 5 s old; Door.admit asks the members instead
+	own, err := url.Parse(d.url(d.self()))
+	if err != nil {
+		return fmt.Errorf("address of broker %s: %w", d.self(), err)
+	}
+	config.AdvertisePeerUrls, config.AdvertiseClientUrls = []url.URL{*own}, []url.URL{*own}
+	config.PeerTLSInfo = d.config.TLS.info()
+	incarnation, err := openIncarnation(e.config.Dir)
+	if err != nil {
+		return err
+	}
+	d.name.Store(&incarnation)
+	if initialised(e.config.Dir) {
+		config.InitialCluster = config.Name + "=" + own.String() // not used
+		return nil
+	}
+	setup, err := d.enter(ctx, incarnation, e.config.Waiting)
+	if err != nil {
+		return err
+	}
+	setup(config)
+	d.held.Store(true)
+	return nil
+}
+
+// launch starts etcd. It reports some errors of its files only to its logger, whose hook then blocks the goroutine: so
+// this waits beside it.
+func (e *Embedded) launch(config *embed.Config) error {
 	type started struct {
 		etcd *embed.Etcd
 		err  error
@@ -140,32 +235,49 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Embedded, error) {
 	select {
 	case r := <-result:
 		if r.err != nil {
-			return nil, fmt.Errorf("start registry in %s: %w", c.Dir, r.err)
+			return r.err
 		}
 		e.etcd = r.etcd
+		return nil
 	case <-e.failure.closed:
-		return nil, e.failedError("start registry in " + c.Dir)
+		return e.failedError("start etcd")
 	}
-	e.store = &etcdStore{client: v3client.New(e.etcd.Server), life: e.life, finish: e.finish}
-	context.AfterFunc(e.life, e.closeListeners)
+}
+
+// open waits until the member can be used.
+func (e *Embedded) open(ctx context.Context) error {
+	e.store.use(v3client.New(e.etcd.Server))
+	context.AfterFunc(e.lost, e.closeListeners)
+	d := e.config.Door
+	if d == nil {
+		if n := len(e.etcd.Server.Cluster().Members()); n > 1 {
+			return fmt.Errorf("%w: it is one of %d members", ErrNeedsCluster, n)
+		}
+	} else {
+		d.letIn(e.etcd)
+		e.config.Waiting(fmt.Sprintf("waiting for a majority of the members %v", d.members()))
+	}
 	select {
 	case <-e.etcd.Server.ReadyNotify():
-		e.quiet.Store(false)
-		return e, nil
 	case <-e.failure.closed:
-		err = e.failedError("start registry in " + c.Dir)
+		return e.failedError("wait for the member")
+	case <-e.etcd.Server.StopNotify():
+		return ErrRemoved
 	case <-ctx.Done():
-		err = fmt.Errorf("start registry in %s: %w", c.Dir, context.Cause(ctx))
+		return context.Cause(ctx)
 	}
-	return nil, errors.Join(err, e.Close())
+	e.quiet.Store(false)
+	if d == nil {
+		return nil
+	}
+	return d.announce(ctx, e.etcd)
 }
 
 func (e *Embedded) etcdConfig() (*embed.Config, error) {
 	c := embed.NewConfig()
 	c.Name = "tidemark"
 	c.Dir = e.config.Dir
-	c.InitialCluster = c.InitialClusterFromName(c.Name)
-	c.ListenPeerUrls = nil // a lone member has no peers
+	c.ListenPeerUrls = nil // a lone member has no peers, others have a Door
 	c.ListenClientUrls = nil
 	if socket, fits := socketPath(e.config.Dir); fits {
 		e.socket = socket
@@ -189,19 +301,32 @@ func (e *Embedded) etcdConfig() (*embed.Config, error) {
 	return c, nil
 }
 
-// fail is called by etcd's logger on a goroutine that then blocks for ever.
+// fail is called by etcd's logger on a goroutine that then blocks for ever. In a cluster this broker goes on with the
+// other members.
 func (e *Embedded) fail(reason string) {
 	e.failure.set(reason)
 	e.quiet.Store(true) // what follows is of no use
-	e.finish(e.failedError("registry"))
+	err := e.failedError("registry")
+	if d := e.config.Door; d != nil && d.config.Members > 1 && e.store.current.Load() != nil {
+		others, dialErr := d.others()
+		if dialErr == nil {
+			e.store.use(others)
+			e.lose()
+			return
+		}
+		err = errors.Join(err, dialErr)
+	}
+	e.store.finish(err)
+	e.lose()
 }
 
-// closeListeners keeps etcdctl from waiting for a member that has failed.
+// closeListeners keeps etcdctl and the other members from waiting for a member that has failed.
 func (e *Embedded) closeListeners() {
-	if errors.Is(context.Cause(e.life), ErrFailed) {
-		for _, listener := range e.etcd.Clients {
-			_ = listener.Close() // the member is lost already
-		}
+	for _, listener := range e.etcd.Clients {
+		_ = listener.Close() // the member is lost already
+	}
+	if e.config.Door != nil {
+		_ = e.config.Door.server.Close() // likewise
 	}
 }
 
@@ -220,22 +345,35 @@ func (e *Embedded) Store() Store { return e.store }
 // socket.
 func (e *Embedded) SocketPath() string { return e.socket }
 
-// Failed is closed when the member has met an error that it cannot survive; every call then returns ErrFailed.
+// Failed is closed when the member has met an error that it cannot survive. Every call of a lone one then returns
+// ErrFailed; one of a cluster leaves its store to the other members.
 func (e *Embedded) Failed() <-chan struct{} { return e.failure.closed }
 
-// Run keeps the space that a full disk would not give, until ctx ends (nil) or the member fails (ErrFailed).
+// Run keeps the space that a full disk would not give and, on the leading member of a cluster, makes voters of those
+// that have caught up, until ctx ends (nil) or the member fails (ErrFailed).
 func (e *Embedded) Run(ctx context.Context) error {
 	const interval = 10 * time.Second
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
+	upkeep, promotion := time.NewTicker(interval), time.NewTicker(max(e.config.Election/2, time.Millisecond))
+	defer upkeep.Stop()
+	defer promotion.Stop()
+	if e.config.Door == nil {
+		promotion.Stop()
+	}
+	e.reserve()
 	for {
-		e.reserve()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-e.failure.closed:
 			return e.failedError("registry")
-		case <-ticker.C:
+		case <-e.etcd.Server.StopNotify():
+			e.fail(ErrRemoved.Error())
+		case <-upkeep.C:
+			e.reserve()
+		case <-promotion.C:
+			if err := e.config.Door.promote(ctx, e.etcd); err != nil && ctx.Err() == nil {
+				e.config.Logger.Warn("registry member is not a voter yet", slog.Any("err", err))
+			}
 		}
 	}
 }
@@ -263,14 +401,17 @@ func (e *Embedded) reserve() {
 	}
 }
 
-// Close stops the member and waits for it, unless it has failed. Leases go on counting while it is stopped.
+// Close stops the member and waits for it, unless it has failed. A leading one hands the lead to another first. Leases
+// go on counting while a lone one is stopped.
 func (e *Embedded) Close() error {
 	e.closing.Do(func() {
 		e.quiet.Store(true)
 		e.closed = e.store.Close()
+		e.handOver()
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
+			e.etcd.Server.HardStop() // first: etcd's own order waits for a member that is not ready, and hands over to the dead
 			e.etcd.Close()
 		}()
 		select {
@@ -284,8 +425,34 @@ func (e *Embedded) Close() error {
 			case <-grace.C:
 			}
 		}
+		if e.config.Door != nil {
+			e.closed = errors.Join(e.closed, e.config.Door.Close())
+		}
 	})
 	return e.closed
+}
+
+// handOver gives the lead to another voter that answers, so that nobody has to wait for an election.
+func (e *Embedded) handOver() {
+	d, server := e.config.Door, e.etcd.Server
+	if d == nil || server.Leader() != server.MemberID() || e.lost.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handOverPatience)
+	defer cancel()
+	best, applied := types.ID(0), uint64(0)
+	answers := d.askAll(ctx)
+	for _, m := range server.Cluster().Members() {
+		if a := answers[d.broker(m.Name, m.PeerURLs)]; !m.IsLearner && a != nil && a.Registry == server.Cluster().ID().String() && a.Applied >= applied {
+			best, applied = m.ID, a.Applied
+		}
+	}
+	if best == 0 {
+		return
+	}
+	if err := server.MoveLeader(ctx, uint64(server.MemberID()), uint64(best)); err != nil {
+		e.config.Logger.Debug("the lead of the registry was not handed over", slog.Any("err", err))
+	}
 }
 
 // socketPath is the absolute path of the socket, and whether it is short enough.

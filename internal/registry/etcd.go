@@ -22,30 +22,59 @@ func init() { grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io
 
 // etcdStore is a Store over an etcd client, in process or over the network.
 type etcdStore struct {
-	client *clientv3.Client
+	current atomic.Pointer[served]
 
-	// life ends, with the reason as its cause, when the store is closed or its member has failed. Calls end with it,
+	// life ends, with the reason as its cause, when the store is closed or a lone member has failed. Calls end with it,
 	// since a failed member answers nothing.
 	life   context.Context
 	finish context.CancelCauseFunc
 }
 
-func newEtcdStore(client *clientv3.Client) *etcdStore {
-	life, finish := context.WithCancelCause(context.Background())
-	return &etcdStore{client: client, life: life, finish: finish}
+// served is a client in use. Its life ends with the store's, or when another client takes over.
+type served struct {
+	client *clientv3.Client
+	life   context.Context
+	finish context.CancelCauseFunc
 }
 
-// call derives the context of one request.
-func (s *etcdStore) call(ctx context.Context) (context.Context, func()) {
+// newEtcdStore makes a store over a client; nil when use will bring it.
+func newEtcdStore(client *clientv3.Client) *etcdStore {
+	s := &etcdStore{}
+	s.life, s.finish = context.WithCancelCause(context.Background())
+	if client != nil {
+		s.use(client)
+	}
+	return s
+}
+
+// use makes the store serve from another client. Calls that the former one has not answered end with ErrUnavailable.
+func (s *etcdStore) use(client *clientv3.Client) {
+	next := &served{client: client}
+	next.life, next.finish = context.WithCancelCause(s.life)
+	if former := s.current.Swap(next); former != nil {
+		former.finish(fmt.Errorf("%w: the member in this process has failed, others are asked from now on", ErrUnavailable))
+	}
+}
+
+// request is one call under way.
+type request struct {
+	ctx    context.Context
+	client *clientv3.Client
+	life   context.Context
+	done   func()
+}
+
+func (s *etcdStore) call(ctx context.Context) request {
+	now := s.current.Load()
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.life, func() { cancel(context.Cause(s.life)) })
-	return ctx, func() { stop(); cancel(nil) }
+	stop := context.AfterFunc(now.life, func() { cancel(context.Cause(now.life)) })
+	return request{ctx: ctx, client: now.client, life: now.life, done: func() { stop(); cancel(nil) }}
 }
 
 // Range implements Store.
 func (s *etcdStore) Range(ctx context.Context, r Range) (Page, error) {
-	ctx, done := s.call(ctx)
-	defer done()
+	call := s.call(ctx)
+	defer call.done()
 	key, end := r.Prefix, prefixEnd(r.Prefix)
 	if r.After != "" {
 		key = r.After + "\x00"
@@ -53,9 +82,9 @@ func (s *etcdStore) Range(ctx context.Context, r Range) (Page, error) {
 	if key == "" {
 		key = "\x00"
 	}
-	response, err := s.client.Get(ctx, key, clientv3.WithRange(end), clientv3.WithLimit(int64(r.Limit)), clientv3.WithRev(r.Revision))
+	response, err := call.client.Get(call.ctx, key, clientv3.WithRange(end), clientv3.WithLimit(int64(r.Limit)), clientv3.WithRev(r.Revision))
 	if err != nil {
-		return Page{}, s.translate(ctx, "read", err)
+		return Page{}, call.translate("read", err)
 	}
 	page := Page{Entries: make([]Entry, len(response.Kvs)), Revision: response.Header.Revision, More: response.More}
 	if r.Revision != 0 {
@@ -69,29 +98,29 @@ func (s *etcdStore) Range(ctx context.Context, r Range) (Page, error) {
 
 // Txn implements Store.
 func (s *etcdStore) Txn(ctx context.Context, t Txn) (TxnResult, error) {
-	ctx, done := s.call(ctx)
-	defer done()
-	response, err := s.client.Txn(ctx).If(etcdConds(t.Conds)...).Then(etcdOps(t.Then)...).Else(etcdOps(t.Else)...).Commit()
+	call := s.call(ctx)
+	defer call.done()
+	response, err := call.client.Txn(call.ctx).If(etcdConds(t.Conds)...).Then(etcdOps(t.Then)...).Else(etcdOps(t.Else)...).Commit()
 	if err != nil {
-		return TxnResult{}, s.translate(ctx, "write", err)
+		return TxnResult{}, call.translate("write", err)
 	}
 	return txnResult(response, response.Header.Revision), nil
 }
 
 // Watch implements Store.
 func (s *etcdStore) Watch(ctx context.Context, prefix string, from int64, handle func(Changes) error) error {
-	ctx, done := s.call(ctx)
-	defer done()
+	call := s.call(ctx)
+	defer call.done()
 	key, options := prefix, []clientv3.OpOption{clientv3.WithRange(prefixEnd(prefix)), clientv3.WithRev(from)}
 	if key == "" {
 		key = "\x00"
 	}
-	for response := range s.client.Watch(clientv3.WithRequireLeader(ctx), key, options...) {
+	for response := range call.client.Watch(clientv3.WithRequireLeader(call.ctx), key, options...) {
 		switch {
 		case response.CompactRevision != 0:
 			return fmt.Errorf("watch from revision %d, compacted up to %d: %w", from, response.CompactRevision, ErrCompacted)
 		case response.Err() != nil:
-			return s.translate(ctx, "watch", response.Err())
+			return call.translate("watch", response.Err())
 		case len(response.Events) == 0:
 			continue
 		}
@@ -106,39 +135,39 @@ func (s *etcdStore) Watch(ctx context.Context, prefix string, from int64, handle
 		}
 	}
 	// The client gives no reason for ending the watch. After Close, ctx may not have heard of it yet: translate asks.
-	return s.translate(ctx, "watch", ErrUnavailable)
+	return call.translate("watch", ErrUnavailable)
 }
 
 // Grant implements Store.
 func (s *etcdStore) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
-	ctx, done := s.call(ctx)
-	defer done()
+	call := s.call(ctx)
+	defer call.done()
 	seconds := int64((ttl + time.Second - 1) / time.Second)
-	response, err := s.client.Grant(ctx, seconds)
+	response, err := call.client.Grant(call.ctx, seconds)
 	if err != nil {
-		return NoLease, s.translate(ctx, "grant lease", err)
+		return NoLease, call.translate("grant lease", err)
 	}
 	return Lease(response.ID), nil
 }
 
 // KeepAlive implements Store.
 func (s *etcdStore) KeepAlive(ctx context.Context, lease Lease) error {
-	ctx, done := s.call(ctx)
-	defer done()
-	_, err := s.client.KeepAliveOnce(ctx, clientv3.LeaseID(lease))
+	call := s.call(ctx)
+	defer call.done()
+	_, err := call.client.KeepAliveOnce(call.ctx, clientv3.LeaseID(lease))
 	if err != nil {
-		return s.translate(ctx, "renew lease", err)
+		return call.translate("renew lease", err)
 	}
 	return nil
 }
 
 // Revoke implements Store.
 func (s *etcdStore) Revoke(ctx context.Context, lease Lease) error {
-	ctx, done := s.call(ctx)
-	defer done()
-	_, err := s.client.Revoke(ctx, clientv3.LeaseID(lease))
+	call := s.call(ctx)
+	defer call.done()
+	_, err := call.client.Revoke(call.ctx, clientv3.LeaseID(lease))
 	if err != nil {
-		return s.translate(ctx, "revoke lease", err)
+		return call.translate("revoke lease", err)
 	}
 	return nil
 }
@@ -146,19 +175,23 @@ func (s *etcdStore) Revoke(ctx context.Context, lease Lease) error {
 // Close implements Store.
 func (s *etcdStore) Close() error {
 	s.finish(ErrClosed)
-	if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+	now := s.current.Load()
+	if now == nil {
+		return nil
+	}
+	if err := now.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("close registry client: %w", err)
 	}
 	return nil
 }
 
 // translate turns etcd's errors into this package's.
-func (s *etcdStore) translate(ctx context.Context, doing string, err error) error {
-	if cause := context.Cause(s.life); cause != nil {
+func (r request) translate(doing string, err error) error {
+	if cause := context.Cause(r.life); cause != nil {
 		return fmt.Errorf("%s: %w", doing, cause)
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", doing, ctx.Err())
+	if r.ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", doing, r.ctx.Err())
 	}
 	var etcdErr rpctypes.EtcdError
 	code := status.Code(err)
@@ -266,6 +299,7 @@ type DialConfig struct {
 	Endpoints []string // such as http://10.0.0.1:2379 or unix:///run/etcd.sock; all members of the etcd cluster
 	Username  string   // empty when etcd has no authentication
 	Password  string
+	TLS       *TLS // for https endpoints; nil for none
 	Logger    *slog.Logger
 	Timeout   time.Duration // for the first answer; default 10 s
 }
@@ -278,12 +312,9 @@ func Dial(ctx context.Context, c DialConfig) (Store, error) {
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Second
 	}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: c.Endpoints, Username: c.Username, Password: c.Password, Logger: newZapLogger(c.Logger, new(atomic.Bool), nil),
-		DialTimeout: c.Timeout, DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-	})
+	client, err := newClient(c)
 	if err != nil {
-		return nil, fmt.Errorf("connect to registry %v: %w", c.Endpoints, err)
+		return nil, err
 	}
 	store := newEtcdStore(client)
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
@@ -292,4 +323,20 @@ func Dial(ctx context.Context, c DialConfig) (Store, error) {
 		return nil, errors.Join(fmt.Errorf("connect to registry %v: %w", c.Endpoints, err), store.Close())
 	}
 	return store, nil
+}
+
+// newClient makes a client without waiting for anybody.
+func newClient(c DialConfig) (*clientv3.Client, error) {
+	secure, err := c.TLS.clientConfig()
+	if err != nil {
+		return nil, err
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: c.Endpoints, Username: c.Username, Password: c.Password, TLS: secure, Logger: newZapLogger(c.Logger, new(atomic.Bool), nil),
+		DialTimeout: c.Timeout, DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to registry %v: %w", c.Endpoints, err)
+	}
+	return client, nil
 }

@@ -360,7 +360,7 @@ func compact(t *testing.T, s Store, revision int64) {
 	case *Memory:
 		s.Compact(revision)
 	case *etcdStore:
-		if _, err := s.client.Compact(t.Context(), revision, clientv3.WithCompactPhysical()); err != nil {
+		if _, err := s.current.Load().client.Compact(t.Context(), revision, clientv3.WithCompactPhysical()); err != nil {
 			t.Fatal(err)
 		}
 	}
