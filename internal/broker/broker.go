@@ -37,10 +37,13 @@ type Broker struct {
 		brokers        net.Addr // nil for a lone broker
 	}
 
+	registryListener net.Listener // the door's, once listen has opened it
+
 	// What the start assembles, in this order; nil before.
 	logs     *commitlog.Manager
-	opening  console.Phase // of logs
-	embedded *registry.Embedded
+	opening  console.Phase      // of logs
+	door     *registry.Door     // of a cluster whose brokers embed the registry
+	embedded *registry.Embedded // nil on a client of the registry
 	store    registry.Store
 	cluster  *registry.Cluster
 	state    *state

@@ -24,6 +24,7 @@ const (
 	DefaultAdminPort       = 9644
 	DefaultListenerName    = "PLAINTEXT"
 	defaultBrokerID        = 1
+	defaultRegistryMembers = 3
 	registryStartPatience  = 60 * time.Second
 	plaintext              = "PLAINTEXT"
 	controllerListenersKey = "controller.listener.names"
@@ -56,6 +57,11 @@ type Config struct {
 
 	// RegistryEndpoints are external etcd endpoints; with none, the registry is embedded. Key registry.endpoints.
 	RegistryEndpoints []string
+	// RegistryMembers is how many brokers of Cluster, counted from the lowest id, embed a member of the registry at most.
+	// Default 3. Key registry.members.
+	RegistryMembers int
+	// RegistryTLS secures what brokers and the registry's members say to each other; nil for none. Keys registry.ssl.*.
+	RegistryTLS *registry.TLS
 	// Registry, if not nil, is used instead of an embedded or external one, and not closed: for tests and simulation.
 	Registry registry.Store
 
@@ -141,6 +147,9 @@ func (c Config) WithDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.RegistryMembers == 0 {
+		c.RegistryMembers = defaultRegistryMembers
+	}
 	return c
 }
 
@@ -154,8 +163,8 @@ func (c Config) Validate() error {
 	case c.Registry != nil && len(c.RegistryEndpoints) > 0:
 		return errors.New("Registry and RegistryEndpoints are both set; one of them can count") //nolint:staticcheck // a field's name
 	}
-	if len(c.Cluster) > 1 && c.Registry == nil && len(c.RegistryEndpoints) == 0 {
-		return fmt.Errorf("%s lists %d brokers, whose registry must be named in registry.endpoints: one in each broker would be one cluster each", ClusterKey, len(c.Cluster))
+	if _, listed := c.self(); len(c.Cluster) > 0 && !listed {
+		return fmt.Errorf("Cluster does not list broker %d, this one", c.BrokerID) //nolint:staticcheck // a field's name
 	}
 	names := make(map[string]bool)
 	for _, l := range c.Listeners {
@@ -209,8 +218,10 @@ func ParseConfig(settings map[string]string) (Config, error) {
 		c.Profiles = &address
 	}
 	c.RegistryEndpoints = meta.SplitList(settings["registry.endpoints"])
-	c.Cluster, err = parseCluster(settings, c.BrokerID)
-	return c, err
+	if c.Cluster, err = parseCluster(settings, c.BrokerID); err != nil {
+		return c, err
+	}
+	return c, c.parseRegistry(settings)
 }
 
 // parseBrokerID reads node.id and its older name.

@@ -2,12 +2,14 @@ package broker
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
+	"github.com/tidemark-io/tidemark/internal/registry"
 )
 
 // ClusterKey is the key that makes a broker one of several; the flag --cluster sets it.
@@ -80,6 +82,33 @@ func parseClusterBroker(item string) (ClusterBroker, error) {
 		b.Registry.Port = int(port)
 	}
 	return b, nil
+}
+
+// parseRegistry reads how the brokers of a cluster share the registry.
+func (c *Config) parseRegistry(settings map[string]string) error {
+	_, named := settings["node.id"]
+	_, older := settings["broker.id"]
+	if len(c.Cluster) > 0 && !named && !older {
+		return fmt.Errorf("%s is set and node.id is not; say which broker of the list this is, for example with --set node.id=1", ClusterKey)
+	}
+	if text, set := settings["registry.members"]; set {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 5 || n%2 == 0 {
+			return fmt.Errorf("registry.members=%s: want 1, 3 or 5; an even number bears no more failures than the odd one below it", text)
+		}
+		c.RegistryMembers = n
+	}
+	files := registry.TLS{
+		CertFile: settings["registry.ssl.certificate.location"], KeyFile: settings["registry.ssl.key.location"], CAFile: settings["registry.ssl.ca.location"],
+	}
+	switch {
+	case files == registry.TLS{}:
+	case files.CertFile == "" || files.KeyFile == "" || files.CAFile == "":
+		return errors.New("registry.ssl.certificate.location, registry.ssl.key.location and registry.ssl.ca.location go together; set all three or none")
+	default:
+		c.RegistryTLS = &files
+	}
+	return nil
 }
 
 // self is this broker's entry of the list; false for a lone broker.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tidemark-io/tidemark/internal/registry"
 )
 
 func TestParseConfig(t *testing.T) {
@@ -51,6 +53,20 @@ func TestParseConfig(t *testing.T) {
 				{ID: 3, Internal: Address{"c", 9192}, Registry: Address{"c", 7000}},
 			}},
 		},
+		{
+			name: "a registry of five with certificates",
+			settings: map[string]string{
+				"node.id": "1", "cluster.brokers": "1@a:1", "registry.members": "5",
+				"registry.ssl.certificate.location": "c", "registry.ssl.key.location": "k", "registry.ssl.ca.location": "a",
+			},
+			want: Config{
+				BrokerID: 1, Listeners: []Listener{loopback}, Cluster: []ClusterBroker{{ID: 1, Internal: Address{"a", 1}, Registry: Address{"a", 2}}},
+				RegistryMembers: 5, RegistryTLS: &registry.TLS{CertFile: "c", KeyFile: "k", CAFile: "a"},
+			},
+		},
+		{name: "an even registry", settings: map[string]string{"registry.members": "2"}, err: "registry.members=2: want 1, 3 or 5"},
+		{name: "a certificate without its key", settings: map[string]string{"registry.ssl.certificate.location": "c"}, err: "set all three or none"},
+		{name: "a cluster without an id", settings: map[string]string{"cluster.brokers": "1@a:1"}, err: "cluster.brokers is set and node.id is not"},
 		{name: "a cluster without this broker", settings: map[string]string{"node.id": "4", "cluster.brokers": "1@a:1,2@b:1"}, err: "does not list this broker, whose node.id is 4"},
 		{name: "a broker twice", settings: map[string]string{"cluster.brokers": "1@a:1,1@b:1"}, err: "broker 1 is listed twice"},
 		{name: "one address twice", settings: map[string]string{"cluster.brokers": "1@a:9192,2@a:9193"}, err: "brokers 1 and 2 both use a:9193"},

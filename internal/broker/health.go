@@ -45,7 +45,7 @@ func (b *Broker) checks() []console.Check {
 		partitions = fmt.Errorf("%d partitions are offline: the log says why", offline)
 	}
 	return []console.Check{
-		{Name: "registry", Err: p.registryFailed()},
+		{Name: "registry", Err: p.registryFailed(), Degraded: b.door != nil}, // the other members serve
 		{Name: "controller", Err: controller},
 		{Name: "disk", Err: p.disk.err(), Degraded: true},
 		{Name: "partitions", Err: partitions, Degraded: true},

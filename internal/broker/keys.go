@@ -65,8 +65,8 @@ var processKeys = inBroker([]meta.ConfigKey{
 		Doc: "Milliseconds between heartbeats of a broker. The registry's lease is used here.",
 	},
 	{
-		Name: "broker.session.timeout.ms", Type: meta.IntType, HasDefault: true, Default: "9000", NoEffect: true,
-		Doc: "Milliseconds without a heartbeat after which a broker is fenced. The registry's lease is used here.",
+		Name: "broker.session.timeout.ms", Type: meta.IntType, HasDefault: true, Default: "9000",
+		Doc: "Milliseconds after which a broker that has fallen silent is fenced: the length of its lease in the registry, renewed three times as often. At least 1000, in a cluster 6000.",
 	},
 	{
 		Name: "controller.listener.names", Type: meta.ListType, HasDefault: true, NoEffect: true,
@@ -230,7 +230,23 @@ var processKeys = inBroker([]meta.ConfigKey{
 	},
 	{
 		Name: "registry.endpoints", Type: meta.ListType, HasDefault: true,
-		Doc: "Addresses of an etcd cluster that serves as the registry; empty runs one inside the broker.",
+		Doc: "Addresses of an etcd cluster that serves as the registry; empty runs one inside the broker, or inside the first brokers of cluster.brokers.",
+	},
+	{
+		Name: "registry.members", Type: meta.IntType, HasDefault: true, Default: "3", Valid: meta.Between(1, 5),
+		Doc: "How many brokers of cluster.brokers, from the lowest id on, have a member of the registry: 1, 3 or 5, or fewer when there are fewer brokers, and never an even number. The others are its clients.",
+	},
+	{
+		Name: "registry.ssl.certificate.location", Type: meta.StringType,
+		Doc: "PEM file of the certificate that this broker shows to the other brokers' members of the registry and to external endpoints, for both sides of a connection. It is read again when it changes.",
+	},
+	{
+		Name: "registry.ssl.key.location", Type: meta.StringType,
+		Doc: "PEM file of the private key of registry.ssl.certificate.location.",
+	},
+	{
+		Name: "registry.ssl.ca.location", Type: meta.StringType,
+		Doc: "PEM file of the authorities that sign the certificates of the registry; with it nobody else may connect.",
 	},
 })
 

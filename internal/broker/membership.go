@@ -9,13 +9,18 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tidemark-io/tidemark/internal/console"
 	"github.com/tidemark-io/tidemark/internal/controller"
 	"github.com/tidemark-io/tidemark/internal/meta"
 	"github.com/tidemark-io/tidemark/internal/registry"
 )
 
-// leaseLength is how long a broker that has fallen silent counts as alive (D6).
-const leaseLength = 10 * time.Second
+// leaseMin is the shortest lease of a broker whose registry has several members: an election among them, and the client's
+// second try after it, must fit into a lease (D3).
+const leaseMin = 6 * time.Second
+
+// takeoverPause is the time between two attempts to register under an id that is taken.
+const takeoverPause = 500 * time.Millisecond
 
 // leavePatience bounds the wait for the registry when a broker stops: a stop takes less than 10 s in all.
 const leavePatience = 2 * time.Second
@@ -82,10 +87,10 @@ func (m *membership) judge(ctx context.Context) (bool, error) {
 func (m *membership) register(ctx context.Context, clean bool) (registry.Registered, error) {
 	b := m.broker
 	phase := b.phases.Begin("registration", "a broker with the same id may run elsewhere")
-	me, err := b.cluster.Register(ctx, b.config.BrokerID, registry.Registration{
+	me, err := m.claim(ctx, phase, registry.Registration{
 		Directories: []meta.DirectoryID{b.logs.DirectoryID()}, Endpoints: b.endpoints(), Rack: b.config.Rack, Clean: clean,
 		Host: b.config.Host, Version: b.config.Version,
-	}, leaseLength)
+	})
 	if err != nil {
 		return me, err
 	}
@@ -95,11 +100,51 @@ func (m *membership) register(ctx context.Context, clean bool) (registry.Registe
 	return me, nil
 }
 
+// claim registers. A broker whose data directory is new may be the one whose disk was emptied or replaced: the lease of its
+// former life, which had another directory, is waited for. Everybody else whose id is taken is refused at once (U-65), as
+// is a new one once a lease's time has shown that the holder lives.
+func (m *membership) claim(ctx context.Context, phase console.Phase, r registry.Registration) (registry.Registered, error) {
+	b := m.broker
+	lease := b.leaseLength()
+	deadline := time.NewTimer(lease + 2*takeoverPause)
+	defer deadline.Stop()
+	retry := time.NewTicker(takeoverPause)
+	defer retry.Stop()
+	for waiting := false; ; waiting = true {
+		me, err := b.cluster.Register(ctx, b.config.BrokerID, r, lease)
+		var taken *registry.TakenError
+		if !errors.As(err, &taken) || !b.logs.StartState().New {
+			return me, err
+		}
+		if !waiting {
+			b.logger.Info("the id of this broker is registered with another data directory: waiting for that registration to end",
+				slog.Any("broker", b.config.BrokerID), slog.String("host", taken.Holder.Host))
+			phase.Detail("waiting for the registration of an earlier data directory to end")
+		}
+		select {
+		case <-retry.C:
+		case <-deadline.C:
+			return me, err
+		case <-ctx.Done():
+			return me, context.Cause(ctx)
+		}
+	}
+}
+
+// leaseLength is how long a broker that has fallen silent counts as alive (D6).
+func (b *Broker) leaseLength() time.Duration {
+	length := max(b.duration("broker.session.timeout.ms"), time.Second)
+	if len(b.config.Cluster) > 0 {
+		length = max(length, leaseMin)
+	}
+	return length
+}
+
 // term keeps the lease and runs the controller until one of them ends.
 func (m *membership) term(ctx context.Context, me registry.Registered) error {
 	b := m.broker
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return b.cluster.KeepAlive(ctx, me.Lease, leaseLength) })
+	group.Go(func() error { return b.cluster.KeepAlive(ctx, me.Lease, b.leaseLength()) })
 	group.Go(func() error {
 		return controller.New(controller.Config{
 			Cluster: b.cluster, Broker: b.config.BrokerID, Channel: controller.ChannelFunc(b.deliver), Keys: b.configs.Keys(),
@@ -142,6 +187,9 @@ func (b *Broker) apply(ctx context.Context, a *meta.Apply) (meta.ApplyAnswer, er
 func (m *membership) leave(ctx context.Context, me registry.Registered) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavePatience)
 	defer cancel()
+	if m.broker.embedded != nil {
+		m.broker.embedded.HandOver(ctx) // first, so that the others find a registry when they elect a controller
+	}
 	if err := m.broker.cluster.Unregister(ctx, me); err != nil {
 		m.broker.logger.Warn("registration was not ended: its lease will", slog.Any("err", err))
 	}
@@ -187,7 +235,11 @@ func (b *Broker) watchRegistry(ctx context.Context) error {
 	if err == nil || ctx.Err() != nil {
 		return nil
 	}
-	b.logger.Error("the embedded registry has failed: produce and fetch go on, administration needs a restart", slog.Any("err", err))
+	if b.door != nil {
+		b.logger.Error("this broker's member of the registry has failed: the broker goes on with the other members until it is restarted", slog.Any("err", err))
+	} else {
+		b.logger.Error("the embedded registry has failed: produce and fetch go on, administration needs a restart", slog.Any("err", err))
+	}
 	<-ctx.Done()
 	return nil
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +25,24 @@ func (b *Broker) registerMetrics() error {
 		ConstLabels: prometheus.Labels{"version": b.config.Version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
+	if b.embedded != nil {
+		members := func(voters bool) func() float64 {
+			return func() float64 {
+				n := 0
+				for _, m := range b.embedded.Members() {
+					if m.Voter == voters {
+						n++
+					}
+				}
+				return float64(n)
+			}
+		}
+		voters := gauge("tidemark_registry_voters", "Voting members of the registry: an even number is on its way to an odd one.", members(true))
+		learners := gauge("tidemark_registry_learners", "Members of the registry that do not vote yet.", members(false))
+		if err := errors.Join(b.gatherer.Register(voters), b.gatherer.Register(learners)); err != nil {
+			return err
+		}
+	}
 	for _, c := range []prometheus.Collector{
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

@@ -14,6 +14,7 @@ import (
 type ports struct {
 	clients  []server.Listener
 	brokers  net.Listener // nil for a lone broker
+	registry net.Listener // nil where the registry is not embedded in a cluster
 	admin    []net.Listener
 	profiles net.Listener
 }
@@ -53,6 +54,12 @@ func (b *Broker) listen(ctx context.Context) (_ *ports, err error) {
 			return nil, listenError(err, ClusterKey, self.Internal.Host, self.Internal.Port)
 		}
 	}
+	if self, several := b.config.self(); several && b.config.embedsRegistry() {
+		if p.registry, err = b.config.Listen(ctx, "tcp", self.Registry.String()); err != nil {
+			return nil, listenError(err, ClusterKey, self.Registry.Host, self.Registry.Port)
+		}
+		b.registryListener = p.registry
+	}
 	if a := b.config.Admin; a != nil {
 		if p.admin, err = listen(ctx, b.config.Listen, "admin.listener", a.Host, a.Port); err != nil {
 			return nil, err
@@ -88,7 +95,7 @@ func (p *ports) close() error {
 	for _, l := range p.clients {
 		all = append(all, l.Net)
 	}
-	for _, l := range []net.Listener{p.brokers, p.profiles} {
+	for _, l := range []net.Listener{p.brokers, p.registry, p.profiles} {
 		if l != nil {
 			all = append(all, l)
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -17,12 +16,8 @@ import (
 	"github.com/tidemark-io/tidemark/internal/commitlog"
 	"github.com/tidemark-io/tidemark/internal/controller"
 	"github.com/tidemark-io/tidemark/internal/meta"
-	"github.com/tidemark-io/tidemark/internal/registry"
 	"github.com/tidemark-io/tidemark/internal/replica"
 )
-
-// registryDir is the folder of the embedded registry in the data directory.
-const registryDir = "registry"
 
 // start assembles the parts, and waits for what they need: the data directory and the registry. Logs are opened while the
 // registry starts. After an error, stop undoes what was done.
@@ -158,58 +153,6 @@ func (b *Broker) reportRecovery() {
 		slog.Int64("took_ms", summary.Duration.Milliseconds()))
 }
 
-// openRegistry starts the embedded registry, or reaches the one that is configured, and finds out which cluster this is.
-func (b *Broker) openRegistry(ctx context.Context) (err error) {
-	phase := b.phases.Begin("registry", "the embedded member waits for its disk; external endpoints may be unreachable")
-	ctx, cancel := context.WithTimeoutCause(ctx, registryStartPatience, errors.New("the registry did not answer within a minute"))
-	defer cancel()
-	switch {
-	case b.config.Registry != nil:
-		b.store = b.config.Registry
-	case len(b.config.RegistryEndpoints) > 0:
-		if b.store, err = registry.Dial(ctx, registry.DialConfig{Endpoints: b.config.RegistryEndpoints, Logger: b.logger}); err != nil {
-			return err
-		}
-	default:
-		b.embedded, err = registry.StartEmbedded(ctx, registry.EmbeddedConfig{
-			Dir: filepath.Join(b.config.DataDir, registryDir), Logger: b.logger,
-			FreeBytes: func(dir string) (uint64, error) {
-				free, _, err := b.config.FreeBytes(dir)
-				return free, err
-			},
-		})
-		if err != nil {
-			return err
-		}
-		b.store = b.embedded.Store()
-	}
-	b.cluster = registry.NewCluster(b.store, b.config.Version, b.logger)
-	fresh, err := b.foundingID()
-	if err != nil {
-		return err
-	}
-	id, err := b.cluster.Initialize(ctx, b.logs.ClusterID(), fresh)
-	if err != nil {
-		return err
-	}
-	if err := b.logs.SetCluster(id); err != nil {
-		return err
-	}
-	phase.End()
-	return nil
-}
-
-// foundingID is the id of a cluster that this start may found; empty if it may not. Partitions without their registry are
-// not the beginning of a cluster but the loss of one: their topics are unknown, and all of them would be set aside.
-func (b *Broker) foundingID() (string, error) {
-	held, err := b.logs.HoldsPartitions()
-	if err != nil || held {
-		return "", err
-	}
-	fresh, err := meta.NewTopicID(rand.Reader) // cluster ids have the form of topic ids
-	return fresh.String(), err
-}
-
 // assemble makes the parts that stand on the data directory and the registry, and reads the configurations.
 func (b *Broker) assemble(ctx context.Context) (err error) {
 	b.state = &state{
@@ -283,6 +226,9 @@ func (b *Broker) stop() error {
 		errs = append(errs, b.embedded.Close())
 	case b.store != nil && b.config.Registry == nil:
 		errs = append(errs, b.store.Close())
+	}
+	if b.door != nil {
+		errs = append(errs, b.door.Close())
 	}
 	return errors.Join(errs...)
 }

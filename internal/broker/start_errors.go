@@ -36,6 +36,18 @@ func explain(err error, dir string) error {
 		fault = OtherCluster
 		err = fmt.Errorf("data directory %s holds partitions, and no topic is known: %w", dir, err)
 		fix = fmt.Sprintf("restore %s from a backup, or choose another directory with --set log.dirs=PATH", filepath.Join(dir, registryDir))
+	case errors.Is(err, registry.ErrLost):
+		fault = OtherCluster
+		fix = "start the brokers that were members of the registry with their data directories, or restore one of those from a backup"
+	case errors.Is(err, registry.ErrSplit):
+		fault = OtherCluster
+		fix = fmt.Sprintf("the brokers of the list were started apart before: keep the data of one cluster, and give the others empty directories in place of %s", dir)
+	case errors.Is(err, registry.ErrRemoved):
+		fault = OtherCluster
+		fix = fmt.Sprintf("to let this broker in again as a new member, stop whoever took its place, remove %s and start it again", filepath.Join(dir, registryDir))
+	case errors.Is(err, registry.ErrNeedsCluster):
+		fault = OtherCluster
+		fix = "start this broker with --cluster and the list that the others have"
 	case errors.Is(err, registry.ErrFailed):
 		fault = DirectoryUnusable
 		fix = fmt.Sprintf("if the disk is full free some space, else restore %s from a backup; partitions are not touched", filepath.Join(dir, registryDir))

@@ -12,17 +12,20 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/etcdhttp"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
 )
@@ -271,13 +274,25 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.reply(w, d.answer())
 	case r.URL.Path == joinPath && r.Method == http.MethodPost:
 		d.serveJoin(w, r, t)
+	case r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
+		if t != nil {
+			t.clients.ServeHTTP(w, r)
+			return
+		}
+		refuse(w)
 	case t == nil:
 		http.Error(w, "the registry's member on this broker does not run yet", http.StatusServiceUnavailable)
-	case r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
-		t.clients.ServeHTTP(w, r)
 	default:
 		t.peers.ServeHTTP(w, r)
 	}
+}
+
+// refuse answers a client of etcd as a learner does: it asks another member then.
+func refuse(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/grpc")
+	w.Header().Set("Grpc-Status", strconv.Itoa(int(codes.Unavailable)))
+	w.Header().Set("Grpc-Message", rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner))
+	w.WriteHeader(http.StatusOK)
 }
 
 // answer is what this broker says about itself now.

@@ -407,7 +407,7 @@ func (e *Embedded) Close() error {
 	e.closing.Do(func() {
 		e.quiet.Store(true)
 		e.closed = e.store.Close()
-		e.handOver()
+		e.HandOver(context.Background())
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
@@ -432,13 +432,14 @@ func (e *Embedded) Close() error {
 	return e.closed
 }
 
-// handOver gives the lead to another voter that answers, so that nobody has to wait for an election.
-func (e *Embedded) handOver() {
+// HandOver gives the lead of the registry to another voter that answers, if this member has it, so that nobody has to wait
+// for an election when it stops. It takes a second at most.
+func (e *Embedded) HandOver(ctx context.Context) {
 	d, server := e.config.Door, e.etcd.Server
 	if d == nil || server.Leader() != server.MemberID() || e.lost.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), handOverPatience)
+	ctx, cancel := context.WithTimeout(ctx, handOverPatience)
 	defer cancel()
 	best, applied := types.ID(0), uint64(0)
 	answers := d.askAll(ctx)

@@ -71,6 +71,21 @@ func (s *etcdStore) call(ctx context.Context) request {
 	return request{ctx: ctx, client: now.client, life: now.life, done: func() { stop(); cancel(nil) }}
 }
 
+// elsewhereMax bounds how many members a request is sent to: each endpoint once, and a few more while members come and go.
+const elsewhereMax = 8
+
+// elsewhere sends a request to another member as long as one refuses it because it does not vote yet, or does not run yet.
+// A client takes the members in turn, and such a one has done nothing.
+func elsewhere[T any](send func() (T, error)) (answer T, err error) {
+	for range elsewhereMax {
+		answer, err = send()
+		if err == nil || rpctypes.ErrorDesc(err) != rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner) {
+			break
+		}
+	}
+	return answer, err
+}
+
 // Range implements Store.
 func (s *etcdStore) Range(ctx context.Context, r Range) (Page, error) {
 	call := s.call(ctx)
@@ -82,7 +97,9 @@ func (s *etcdStore) Range(ctx context.Context, r Range) (Page, error) {
 	if key == "" {
 		key = "\x00"
 	}
-	response, err := call.client.Get(call.ctx, key, clientv3.WithRange(end), clientv3.WithLimit(int64(r.Limit)), clientv3.WithRev(r.Revision))
+	response, err := elsewhere(func() (*clientv3.GetResponse, error) {
+		return call.client.Get(call.ctx, key, clientv3.WithRange(end), clientv3.WithLimit(int64(r.Limit)), clientv3.WithRev(r.Revision))
+	})
 	if err != nil {
 		return Page{}, call.translate("read", err)
 	}
@@ -100,7 +117,9 @@ func (s *etcdStore) Range(ctx context.Context, r Range) (Page, error) {
 func (s *etcdStore) Txn(ctx context.Context, t Txn) (TxnResult, error) {
 	call := s.call(ctx)
 	defer call.done()
-	response, err := call.client.Txn(call.ctx).If(etcdConds(t.Conds)...).Then(etcdOps(t.Then)...).Else(etcdOps(t.Else)...).Commit()
+	response, err := elsewhere(func() (*clientv3.TxnResponse, error) {
+		return call.client.Txn(call.ctx).If(etcdConds(t.Conds)...).Then(etcdOps(t.Then)...).Else(etcdOps(t.Else)...).Commit()
+	})
 	if err != nil {
 		return TxnResult{}, call.translate("write", err)
 	}
@@ -143,7 +162,7 @@ func (s *etcdStore) Grant(ctx context.Context, ttl time.Duration) (Lease, error)
 	call := s.call(ctx)
 	defer call.done()
 	seconds := int64((ttl + time.Second - 1) / time.Second)
-	response, err := call.client.Grant(call.ctx, seconds)
+	response, err := elsewhere(func() (*clientv3.LeaseGrantResponse, error) { return call.client.Grant(call.ctx, seconds) })
 	if err != nil {
 		return NoLease, call.translate("grant lease", err)
 	}
@@ -154,7 +173,9 @@ func (s *etcdStore) Grant(ctx context.Context, ttl time.Duration) (Lease, error)
 func (s *etcdStore) KeepAlive(ctx context.Context, lease Lease) error {
 	call := s.call(ctx)
 	defer call.done()
-	_, err := call.client.KeepAliveOnce(call.ctx, clientv3.LeaseID(lease))
+	_, err := elsewhere(func() (*clientv3.LeaseKeepAliveResponse, error) {
+		return call.client.KeepAliveOnce(call.ctx, clientv3.LeaseID(lease))
+	})
 	if err != nil {
 		return call.translate("renew lease", err)
 	}
@@ -165,7 +186,9 @@ func (s *etcdStore) KeepAlive(ctx context.Context, lease Lease) error {
 func (s *etcdStore) Revoke(ctx context.Context, lease Lease) error {
 	call := s.call(ctx)
 	defer call.done()
-	_, err := call.client.Revoke(call.ctx, clientv3.LeaseID(lease))
+	_, err := elsewhere(func() (*clientv3.LeaseRevokeResponse, error) {
+		return call.client.Revoke(call.ctx, clientv3.LeaseID(lease))
+	})
 	if err != nil {
 		return call.translate("revoke lease", err)
 	}

@@ -30,6 +30,9 @@ const incarnationName = "incarnation"
 // must decide which of them is to be emptied.
 var ErrSplit = errors.New("brokers of the cluster are members of different registries")
 
+// ErrLost is returned by StartEmbedded when no broker of the list has a registry, but one has the data of a cluster.
+var ErrLost = errors.New("the registry is lost")
+
 // askPause is the time between two rounds of questions.
 const askPause = 250 * time.Millisecond
 
@@ -58,7 +61,7 @@ func (d *Door) decide(answers map[meta.BrokerID]*answer) placement {
 		case a == nil:
 			silent = append(silent, p.String())
 		case a.Cluster != "":
-			return placement{join: meta.NoBroker, err: fmt.Errorf("%w, but broker %d has data of cluster %s", ErrNotFounded, p.Broker, a.Cluster)}
+			return placement{join: meta.NoBroker, err: fmt.Errorf("%w: no broker has it, and broker %d has data of cluster %s", ErrLost, p.Broker, a.Cluster)}
 		case a.Brokers != d.list():
 			next.wait = fmt.Sprintf("broker %d to have the same list of brokers; it has %s", p.Broker, a.Brokers)
 			return next
@@ -71,7 +74,7 @@ func (d *Door) decide(answers map[meta.BrokerID]*answer) placement {
 	case len(silent) > 0:
 		next.wait = "an answer of " + strings.Join(silent, ", ")
 	case mine != "":
-		next.err = fmt.Errorf("%w, but this broker has data of cluster %s", ErrNotFounded, mine)
+		next.err = fmt.Errorf("%w: no broker has it, and this one has data of cluster %s", ErrLost, mine)
 	case lowest != d.config.Broker:
 		next.wait = fmt.Sprintf("broker %d to found the cluster", lowest)
 	default:

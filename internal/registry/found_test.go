@@ -39,8 +39,8 @@ func TestDecide(t *testing.T) {
 		{"two registries", 1, "", all(map[meta.BrokerID]*answer{2: member("r", true), 3: member("s", true)}), placement{}, ErrSplit},
 		{"the registry of another cluster", 1, "mine", all(map[meta.BrokerID]*answer{2: {Member: true, Registry: "r", Leads: true, Cluster: "theirs"}}), placement{}, ErrOtherCluster},
 		{"the registry of this cluster", 1, "mine", all(map[meta.BrokerID]*answer{2: {Member: true, Registry: "r", Leads: true, Cluster: "mine"}}), placement{join: 2}, nil},
-		{"data without a registry, here", 1, "mine", all(map[meta.BrokerID]*answer{2: empty(), 3: empty(), 4: empty()}), placement{}, ErrNotFounded},
-		{"data without a registry, on a client", 1, "", all(map[meta.BrokerID]*answer{2: empty(), 3: empty(), 4: {Brokers: list, Cluster: "lost"}}), placement{}, ErrNotFounded},
+		{"data without a registry, here", 1, "mine", all(map[meta.BrokerID]*answer{2: empty(), 3: empty(), 4: empty()}), placement{}, ErrLost},
+		{"data without a registry, on a client", 1, "", all(map[meta.BrokerID]*answer{2: empty(), 3: empty(), 4: {Brokers: list, Cluster: "lost"}}), placement{}, ErrLost},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := &Door{config: DoorConfig{Broker: test.broker, Peers: peers, Members: 3}}

@@ -1,0 +1,129 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/tidemark-io/tidemark/internal/meta"
+	"github.com/tidemark-io/tidemark/internal/registry"
+)
+
+// quorum is a cluster of brokers that embed their registry.
+type quorum struct {
+	t       *testing.T
+	dir     string
+	list    []ClusterBroker
+	brokers map[meta.BrokerID]*running
+}
+
+// newQuorum lists n brokers on registry ports that are free.
+func newQuorum(t *testing.T, n int) *quorum {
+	t.Helper()
+	q := &quorum{t: t, dir: t.TempDir(), brokers: make(map[meta.BrokerID]*running)}
+	for i := range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.list = append(q.list, ClusterBroker{ID: meta.BrokerID(i + 1), Internal: Address{"127.0.0.1", 0}, Registry: Address{"127.0.0.1", portOf(l.Addr())}})
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return q
+}
+
+func (q *quorum) directory(id meta.BrokerID) string { return filepath.Join(q.dir, fmt.Sprint(id)) }
+
+// begin launches brokers without waiting for them.
+func (q *quorum) begin(ids ...meta.BrokerID) {
+	q.t.Helper()
+	for _, id := range ids {
+		q.brokers[id] = launch(q.t, q.directory(id), nil, func(c *Config) { c.BrokerID, c.Cluster = id, q.list })
+	}
+}
+
+func (q *quorum) wait(ids ...meta.BrokerID) {
+	q.t.Helper()
+	for _, id := range ids {
+		q.brokers[id].wait()
+	}
+}
+
+// awaitVoters returns when a broker's member of the registry knows of three that vote.
+func (q *quorum) awaitVoters(id meta.BrokerID) {
+	q.t.Helper()
+	ctx, cancel := context.WithTimeout(q.t.Context(), patience)
+	defer cancel()
+	for {
+		members := q.brokers[id].embedded.Members()
+		if len(members) == 3 && !slices.ContainsFunc(members, func(m registry.Member) bool { return !m.Voter }) {
+			return
+		}
+		if ctx.Err() != nil {
+			q.t.Fatalf("members %+v", members)
+		}
+		runtime.Gosched()
+	}
+}
+
+// TestClusterEmbedsItsRegistry proves that brokers which know nothing but their list become one cluster: three members of
+// the registry and a client; and that a broker whose disk was emptied finds its cluster again. D3 D6 U-63
+func TestClusterEmbedsItsRegistry(t *testing.T) {
+	q := newQuorum(t, 4)
+	q.begin(4, 3, 2, 1)
+	q.wait(1, 2, 3, 4)
+	if q.brokers[4].embedded != nil || q.brokers[3].embedded == nil {
+		t.Error("the fourth broker has a member of the registry, or the third has none")
+	}
+	if _, err := kadm.NewClient(q.brokers[4].client()).CreateTopic(t.Context(), 8, 1, nil, "spread"); err != nil {
+		t.Fatal(err)
+	}
+	q.awaitVoters(1)
+	q.brokers[1].close()
+	if err := os.RemoveAll(q.directory(1)); err != nil {
+		t.Fatal(err)
+	}
+	q.begin(1)
+	q.wait(1)
+	q.awaitVoters(1)
+	if topics, err := kadm.NewClient(q.brokers[1].client()).ListTopics(t.Context(), "spread"); err != nil || len(topics["spread"].Partitions) != 8 {
+		t.Errorf("the emptied broker serves %+v, %v", topics, err)
+	}
+	if cluster := q.brokers[1].logs.ClusterID(); cluster != q.brokers[2].logs.ClusterID() {
+		t.Errorf("the emptied broker founded cluster %s", cluster)
+	}
+}
+
+// TestIDTakenByNewDirectory proves that a broker with a new directory waits for the registration of its former life, and is
+// refused, naming the holder, when that does not end. U-65
+func TestIDTakenByNewDirectory(t *testing.T) {
+	store := registry.NewMemory()
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	settings := map[string]string{"broker.session.timeout.ms": "1000"}
+	first := launch(t, filepath.Join(t.TempDir(), "a"), settings, func(c *Config) { c.Registry, c.Host = store, "here" }).wait()
+	second := launch(t, filepath.Join(t.TempDir(), "b"), settings, func(c *Config) { c.Registry = store })
+	err := <-second.done
+	close(second.done)
+	want := fmt.Sprintf("broker id 1 is taken by the broker at localhost:%d on host here with data directory id %s: give this one another node.id",
+		portOf(first.Addrs()[0]), first.logs.DirectoryID())
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	third := launch(t, filepath.Join(t.TempDir(), "c"), settings, func(c *Config) { c.Registry = store })
+	first.close()
+	third.wait()
+	third.close()
+}
