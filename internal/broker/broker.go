@@ -50,6 +50,7 @@ type Broker struct {
 	table    *replica.Table
 	admin    *controller.Admin
 	groups   *groups.Coordinator
+	member   *membership
 	peers    *peers
 	disk     *diskWatcher
 	running  atomic.Pointer[parts] // for the console, which asks at any time

@@ -36,6 +36,14 @@ func startCluster(t *testing.T, n int) []*running {
 	for _, b := range brokers {
 		b.wait()
 	}
+	for _, b := range brokers { // a broker serves once it is live itself; that all are may reach it later
+		if err := b.state.until(t.Context(), func(image *meta.Image) bool {
+			fenced := slices.ContainsFunc(image.Brokers(), func(other meta.Broker) bool { return other.Fenced })
+			return len(image.Brokers()) == n && !fenced
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return brokers
 }
 
@@ -187,4 +195,30 @@ func TestClusterMovesLeadership(t *testing.T) {
 	awaitPartition("the move is given up", func(p *meta.Partition) bool {
 		return len(p.Replicas) == 2 && !p.HasReplica(meta.BrokerID(third)) && len(p.Adding)+len(p.Removing) == 0
 	})
+}
+
+// A broker that is about to stop gives its leadership away first, and stays registered until it has.
+func TestClusterHandsOff(t *testing.T) {
+	brokers := startCluster(t, 3)
+	if _, err := kadm.NewClient(brokers[0].client()).CreateTopic(t.Context(), 6, 3, nil, "handed"); err != nil {
+		t.Fatal(err)
+	}
+	leaving := brokers[1]
+	if err := leaving.state.until(t.Context(), func(image *meta.Image) bool {
+		_, known := image.Topic("handed")
+		return known
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if led := ledWithSuccessor(leaving.state.load(), 2); led != 2 {
+		t.Fatalf("broker 2 leads %d of 6 partitions", led)
+	}
+	leaving.member.handOff(t.Context())
+	image := leaving.state.load()
+	if topic, _ := image.Topic("handed"); ledWithSuccessor(image, 2) != 0 || len(topic.Partitions[0].ISR) != 2 {
+		t.Errorf("after the hand-off: %+v", topic.Partitions)
+	}
+	if self, found := image.Broker(2); !found || self.Fenced {
+		t.Errorf("the leaving broker is %+v", self)
+	}
 }

@@ -41,7 +41,7 @@ var processKeys = inBroker([]meta.ConfigKey{
 		Doc: "Rack of this broker, told to clients and used to spread replicas.",
 	},
 	{
-		Name: "controlled.shutdown.enable", Type: meta.BoolType, HasDefault: true, Default: "true", NoEffect: true,
+		Name: "controlled.shutdown.enable", Type: meta.BoolType, HasDefault: true, Default: "true",
 		Doc: "Whether leadership moves away before a broker stops.",
 	},
 	{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,9 @@ const leaseMin = 6 * time.Second
 // takeoverPause is the time between two attempts to register under an id that is taken.
 const takeoverPause = 500 * time.Millisecond
 
+// handOffPatience bounds the wait for others to lead in this broker's place.
+const handOffPatience = 3 * time.Second
+
 // leavePatience bounds the wait for the registry when a broker stops: a stop takes less than 10 s in all.
 const leavePatience = 2 * time.Second
 
@@ -30,6 +34,7 @@ const leavePatience = 2 * time.Second
 type membership struct {
 	broker       *Broker
 	registration atomic.Int64 // the present one; 0 before the first
+	registered   atomic.Pointer[registry.Registered]
 }
 
 func newMembership(b *Broker) *membership { return &membership{broker: b} }
@@ -97,6 +102,7 @@ func (m *membership) register(ctx context.Context, clean bool) (registry.Registe
 	phase.End()
 	b.table.Registered(me.Epoch)
 	m.registration.Store(me.Epoch)
+	m.registered.Store(&me)
 	return me, nil
 }
 
@@ -148,7 +154,7 @@ func (m *membership) term(ctx context.Context, me registry.Registered) error {
 	group.Go(func() error {
 		return controller.New(controller.Config{
 			Cluster: b.cluster, Broker: b.config.BrokerID, Channel: controller.ChannelFunc(b.deliver), Keys: b.configs.Keys(),
-			Settings: b.configs.Lookup(emptyImage), Logger: b.logger,
+			Settings: b.configs.Lookup(emptyImage), Logger: b.logger, BalanceEvery: b.balanceEvery(),
 		}).Run(ctx, me)
 	})
 	return group.Wait()
@@ -181,6 +187,50 @@ func (b *Broker) apply(ctx context.Context, a *meta.Apply) (meta.ApplyAnswer, er
 		}
 	}
 	return answer, nil
+}
+
+// balanceEvery is the time between looks at preferred leaders; 0 for none.
+func (b *Broker) balanceEvery() time.Duration {
+	if !b.configs.Bool(emptyImage, "auto.leader.rebalance.enable") {
+		return 0
+	}
+	return time.Duration(b.setting("leader.imbalance.check.interval.seconds")) * time.Second
+}
+
+// handOff lets others lead what this broker leads, while it still serves. It gives up after a while: what has no
+// other replica in sync has nobody to go to anyway.
+func (m *membership) handOff(ctx context.Context) {
+	b, me := m.broker, m.registered.Load()
+	if me == nil || len(b.config.Cluster) < 2 || !b.configs.Bool(emptyImage, "controlled.shutdown.enable") {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, handOffPatience)
+	defer cancel()
+	err := b.cluster.Leave(ctx, b.config.BrokerID, *me)
+	if err == nil {
+		err = b.state.until(ctx, func(image *meta.Image) bool { return ledWithSuccessor(image, b.config.BrokerID) == 0 })
+	}
+	if err != nil {
+		b.logger.Warn("this broker stops before others lead in its place", slog.Any("err", err),
+			slog.Int("partitions", ledWithSuccessor(b.state.load(), b.config.BrokerID)))
+	}
+}
+
+// ledWithSuccessor counts the partitions that a broker leads and another one could.
+func ledWithSuccessor(image *meta.Image, self meta.BrokerID) int {
+	led := 0
+	for _, topic := range image.Topics() {
+		for i := range topic.Partitions {
+			p := &topic.Partitions[i]
+			if p.Leader == self && slices.ContainsFunc(p.ISR, func(id meta.BrokerID) bool {
+				other, found := image.Broker(id)
+				return id != self && found && !other.Fenced
+			}) {
+				led++
+			}
+		}
+	}
+	return led
 }
 
 // leave ends the registration, so that nobody waits for its lease.

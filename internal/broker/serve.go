@@ -31,14 +31,14 @@ func (b *Broker) serve(ctx context.Context, ports *ports) error {
 		}
 		group.Go(func() error { return b.work(background, internal.Run) })
 	}
-	member := newMembership(b)
+	b.member = newMembership(b)
 	membership, leave := context.WithCancel(background)
 	left := make(chan struct{})
 	group.Go(func() error {
 		defer close(left)
-		return b.work(membership, member.run)
+		return b.work(membership, b.member.run)
 	})
-	err := b.admit(ctx, background, ports, member)
+	err := b.admit(ctx, background, ports)
 	leave()
 	<-left
 	stop()
@@ -60,12 +60,17 @@ func (b *Broker) work(ctx context.Context, run func(context.Context) error) erro
 
 // admit waits until this broker is live and knows the cluster, then serves clients until ctx ends or background does,
 // because a part of it has failed.
-func (b *Broker) admit(ctx, background context.Context, ports *ports, member *membership) error {
-	ctx, cancel := context.WithCancel(ctx)
+func (b *Broker) admit(ctx, background context.Context, ports *ports) error {
+	stopping := ctx
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(background, cancel)()
+	defer context.AfterFunc(stopping, func() {
+		b.member.handOff(ctx)
+		cancel()
+	})()
 	phase := b.phases.Begin("leadership", "the registry is slow, or another broker holds the controller's seat")
-	if err := b.state.until(ctx, member.live); err != nil {
+	if err := b.state.until(ctx, b.member.live); err != nil {
 		return nil //nolint:nilerr // a stop that was asked for, or the failure that background reports
 	}
 	phase.End()

@@ -26,6 +26,9 @@ type Config struct {
 	Broker  meta.BrokerID // this broker
 	Channel Channel
 
+	// BalanceEvery is the time between looks for leaders that are not the preferred replica; 0 for none.
+	BalanceEvery time.Duration
+
 	// Keys are all configuration keys; Settings is what the properties file sets for broker keys.
 	Keys     *meta.ConfigKeys
 	Settings meta.ConfigLookup

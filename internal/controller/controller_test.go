@@ -36,6 +36,9 @@ func testKeys(t testing.TB) *meta.ConfigKeys {
 	return keys
 }
 
+// balanceInterval is the time between looks at preferred leaders in these tests: longer than the others last.
+const balanceInterval = 20 * time.Minute
+
 // harness is a cluster of brokers that only listen, over one registry.
 type harness struct {
 	t       *testing.T
@@ -122,7 +125,7 @@ func (h *harness) run(id meta.BrokerID, me registry.Registered) (stop func() err
 func (h *harness) runOn(cluster *registry.Cluster, id meta.BrokerID, me registry.Registered) (stop func() error) {
 	ctx, cancel := context.WithCancel(h.t.Context())
 	result := make(chan error, 1)
-	c := New(Config{Cluster: cluster, Broker: id, Channel: h, Keys: h.keys, Logger: slog.New(slog.NewTextHandler(h.t.Output(), nil))})
+	c := New(Config{Cluster: cluster, Broker: id, Channel: h, Keys: h.keys, BalanceEvery: balanceInterval, Logger: slog.New(slog.NewTextHandler(h.t.Output(), nil))})
 	go func() { result <- c.Run(ctx, me) }()
 	return func() error {
 		cancel()
@@ -167,6 +170,22 @@ func (h *harness) settled(broker meta.BrokerID) {
 	want := meta.NewImage("cluster").Apply(statement(state, state.Seat, 0, marks{full: true}))
 	if got, want := show(image), show(want); got != want || !image.Reflects(state.Revision) {
 		h.t.Errorf("broker %d, revision %d of %d, knows\n%s\nthe registry holds\n%s", broker, image.Revision(), state.Revision, got, want)
+	}
+}
+
+// joins lets the leader of a topic's first partition take a broker into the ISR.
+func (h *harness) joins(topic string, id meta.BrokerID) {
+	h.t.Helper()
+	state := h.state()
+	tp := meta.TopicIDPartition{Topic: state.Names[topic]}
+	value := state.Partition(tp)
+	next := value.Clone()
+	next.ChangeISR(with(next.ISR, id))
+	outcomes, _, err := h.cluster.SetPartitions(h.t.Context(), registry.GuardSeat(state.Seat), []registry.PartitionWrite{
+		{TopicIDPartition: tp, Version: value.Version, State: next},
+	})
+	if err != nil || outcomes[0].Err != nil {
+		h.t.Fatalf("%+v, %v", outcomes, err)
 	}
 }
 

@@ -30,6 +30,8 @@ type term struct {
 	seat     registry.Seat
 	group    *errgroup.Group
 
+	balanceEvery time.Duration // 0: leadership does not return to preferred replicas by itself
+
 	// mu guards the state and the outboxes. Nothing waits under it.
 	mu struct {
 		sync.Mutex
@@ -43,7 +45,7 @@ type term struct {
 func newTerm(c *Controller, seat registry.Seat, state *registry.State) *term {
 	t := &term{
 		cluster: c.config.Cluster, channel: c.config.Channel, keys: c.config.Keys, settings: c.config.Settings,
-		logger: c.logger, seat: seat,
+		logger: c.logger, seat: seat, balanceEvery: c.config.BalanceEvery,
 	}
 	t.mu.state = state
 	t.mu.outboxes = make(map[meta.BrokerID]*outbox)
@@ -63,6 +65,9 @@ func (t *term) run(ctx context.Context) error {
 		return t.cluster.Watch(ctx, t.mu.state, func(fold func() *registry.Dirty) error { return t.handle(ctx, fold) })
 	})
 	t.group.Go(func() error { return t.collect(ctx) })
+	if t.balanceEvery > 0 {
+		t.group.Go(func() error { return t.balance(ctx) })
+	}
 	return t.group.Wait()
 }
 
@@ -149,7 +154,7 @@ func (t *term) newPlannerLocked(unclean meta.BrokerID) *planner {
 		Unclean: unclean,
 		Unfenced: func(id meta.BrokerID) bool {
 			b := t.mu.state.Brokers[id]
-			return b != nil && b.Registration != 0 && b.Live != 0
+			return b != nil && b.Registration != 0 && b.Live != 0 && !b.Info.Leaving
 		},
 	}}
 }

@@ -96,6 +96,34 @@ func (c *Cluster) Unregister(ctx context.Context, r Registered) error {
 	return nil
 }
 
+// Leave says that a registered broker is about to stop, so that the controller gives what it leads to others. The
+// registration stays. ErrLeaseGone: it is over.
+func (c *Cluster) Leave(ctx context.Context, id meta.BrokerID, r Registered) error {
+	key := registrationKey(id)
+	entry, err := c.get(ctx, key)
+	if err != nil {
+		return fmt.Errorf("leave as broker %d: %w", id, err)
+	}
+	if entry.Create != r.Epoch {
+		return fmt.Errorf("leave as broker %d: the registration is over: %w", id, ErrLeaseGone)
+	}
+	registration, err := decode[Registration](entry)
+	if err != nil {
+		return err
+	}
+	registration.Leaving = true
+	result, err := c.store.Txn(ctx, Txn{
+		Conds: []Cond{CreatedAt(key, r.Epoch)}, Then: []Op{PutLeased(key, encode(registration), r.Lease)},
+	})
+	if err != nil {
+		return fmt.Errorf("leave as broker %d: %w", id, err)
+	}
+	if !result.Succeeded {
+		return fmt.Errorf("leave as broker %d: the registration is over: %w", id, ErrLeaseGone)
+	}
+	return nil
+}
+
 // BrokerEpoch is the last epoch of a broker, 0 when it was never unfenced. The mark of a clean shutdown names it.
 func (c *Cluster) BrokerEpoch(ctx context.Context, id meta.BrokerID) (int64, error) {
 	entry, err := c.get(ctx, brokerEpochKey(id))

@@ -76,6 +76,7 @@ type Registration struct {
 	Endpoints   []meta.Endpoint    `json:"endpoints"`
 	Rack        string             `json:"rack,omitempty"`
 	Clean       bool               `json:"clean"`              // its disk has everything that it ever acknowledged (D9)
+	Leaving     bool               `json:"leaving,omitempty"`  // it is about to stop: others shall lead (R-135)
 	Host        string             `json:"host,omitempty"`     // for people: where it runs
 	Version     string             `json:"version,omitempty"`  // for people: its build
 	Features    map[string]int16   `json:"features,omitempty"` // newest supported levels

@@ -65,11 +65,11 @@ var Keys = []meta.ConfigKey{
 		Doc: "How often finished delete-records requests are cleared from the waiting list. Waiting here needs no clearing.",
 	},
 	{
-		Broker: true, Name: "auto.leader.rebalance.enable", Type: meta.BoolType, HasDefault: true, Default: "true", NoEffect: true,
+		Broker: true, Name: "auto.leader.rebalance.enable", Type: meta.BoolType, HasDefault: true, Default: "true",
 		Doc: "Whether leadership returns to the preferred replica by itself.",
 	},
 	{
-		Broker: true, Name: "leader.imbalance.check.interval.seconds", Type: meta.LongType, HasDefault: true, Default: "300", Valid: meta.AtLeast(1), NoEffect: true,
+		Broker: true, Name: "leader.imbalance.check.interval.seconds", Type: meta.LongType, HasDefault: true, Default: "300", Valid: meta.AtLeast(1),
 		Doc: "Seconds between looks for leaders that are not the preferred replica.",
 	},
 	{
