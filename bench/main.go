@@ -41,6 +41,7 @@ type options struct {
 	nats           string
 	rdkafka        string
 	list           bool
+	add            bool
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -101,6 +102,7 @@ func parseOptions(args []string) (*options, error) {
 	flags.DurationVar(&o.during, "measure", 0, "length of a measurement (default 8s; 60s with -full)")
 	flags.IntVar(&o.repeats, "repeats", 0, "runs of each peer with -full (default 5)")
 	flags.StringVar(&o.results, "results", "results", "folder for the results as JSON; empty for none")
+	flags.BoolVar(&o.add, "add", false, "a series in parts: add these rows to those kept of the same commit, in place of their older runs")
 	flags.StringVar(&o.nats, "nats", "", "path of a nats-server program")
 	flags.StringVar(&o.rdkafka, "rdkafka", "", "path of librdkafka's rdkafka_performance; without it its rows are left out")
 	flags.BoolVar(&o.list, "list", false, "print the rows and how long each is planned to take, and run nothing")

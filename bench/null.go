@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -32,13 +33,14 @@ type nullBroker struct {
 
 type nullTopic struct {
 	ends  []int64 // of each partition
-	batch []byte  // the largest batch seen
+	batch []byte  // the largest batch seen; never written to, as answers may still refer to it
 }
 
-// nullVersions are the requests that are answered; the versions end before topics go by id.
+// nullVersions are the requests that are answered; the versions end before topics go by id. A fetch has one version, which
+// all clients know and whose answer is written by hand.
 var nullVersions = []kmsg.ApiVersionsResponseApiKey{
 	{ApiKey: int16(kmsg.Produce), MinVersion: 3, MaxVersion: 11},
-	{ApiKey: int16(kmsg.Fetch), MinVersion: 4, MaxVersion: 11},
+	{ApiKey: int16(kmsg.Fetch), MinVersion: 11, MaxVersion: 11},
 	{ApiKey: int16(kmsg.ListOffsets), MinVersion: 1, MaxVersion: 6},
 	{ApiKey: int16(kmsg.Metadata), MinVersion: 0, MaxVersion: 9},
 	{ApiKey: int16(kmsg.ApiVersions), MinVersion: 0, MaxVersion: 3},
@@ -101,7 +103,14 @@ func (n *nullBroker) converse(ctx context.Context, conn net.Conn) error {
 		if err != nil {
 			return err
 		}
-		response := n.answer(ctx, request)
+		if fetch, is := request.(*kmsg.FetchRequest); is {
+			answer := n.fetch(ctx, fetch, id)
+			if _, err := answer.WriteTo(conn); err != nil {
+				return err
+			}
+			continue
+		}
+		response := n.answer(request)
 		if response == nil { // acks=0
 			continue
 		}
@@ -151,12 +160,10 @@ func appendResponse(out []byte, response kmsg.Response, id int32) []byte {
 }
 
 // answer is nil where no answer is wanted.
-func (n *nullBroker) answer(ctx context.Context, request kmsg.Request) kmsg.Response {
+func (n *nullBroker) answer(request kmsg.Request) kmsg.Response {
 	switch request := request.(type) {
 	case *kmsg.ProduceRequest:
 		return n.produce(request)
-	case *kmsg.FetchRequest:
-		return n.fetch(ctx, request)
 	case *kmsg.MetadataRequest:
 		return n.metadata(request)
 	case *kmsg.ListOffsetsRequest:
@@ -207,7 +214,7 @@ func (n *nullBroker) produce(request *kmsg.ProduceRequest) kmsg.Response {
 			one.Partition, one.BaseOffset = p.Partition, topic.ends[p.Partition]
 			topic.ends[p.Partition] += int64(recordsOf(p.Records))
 			if len(p.Records) > len(topic.batch) {
-				topic.batch = append(topic.batch[:0], p.Records...)
+				topic.batch = slices.Clone(p.Records)
 			}
 			answered.Partitions = append(answered.Partitions, one)
 		}
@@ -232,57 +239,80 @@ func recordsOf(batch []byte) int32 {
 	return int32(binary.BigEndian.Uint32(batch[57:]))
 }
 
-func (n *nullBroker) fetch(ctx context.Context, request *kmsg.FetchRequest) kmsg.Response {
+// fetch answers when there is something, or when the client's patience ends. The batches are sent from where they lie:
+// copying them once would make this broker slower than one that sends files.
+func (n *nullBroker) fetch(ctx context.Context, request *kmsg.FetchRequest, id int32) net.Buffers {
 	deadline := time.NewTimer(time.Duration(request.MaxWaitMillis) * time.Millisecond)
 	defer deadline.Stop()
 	for {
 		n.mu.Lock()
 		grown := n.grown
 		n.mu.Unlock()
-		response, found := n.read(request)
+		frame, found := n.read(request, id)
 		if found {
-			return response
+			return frame
 		}
 		select {
 		case <-grown:
 		case <-deadline.C:
-			return response
+			return frame
 		case <-ctx.Done():
-			return response
+			return frame
 		}
 	}
 }
 
-// read answers at once, and says whether there is anything.
-func (n *nullBroker) read(request *kmsg.FetchRequest) (response *kmsg.FetchResponse, found bool) {
-	response = request.ResponseKind().(*kmsg.FetchResponse)
+// read makes a frame of version 11, and says whether there is any batch in it.
+func (n *nullBroker) read(request *kmsg.FetchRequest, id int32) (frame net.Buffers, found bool) {
 	left := int(request.MaxBytes)
+	part := make([]byte, 4, 256) // the length comes last
+	part = binary.BigEndian.AppendUint32(part, uint32(id))
+	part = append(part, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) // throttle, error, session
+	part = appendLength(part, len(request.Topics))
 	for _, t := range request.Topics {
 		topic := n.topic(t.Topic, benchPartitions)
-		answered := kmsg.NewFetchResponseTopic()
-		answered.Topic = t.Topic
+		part = binary.BigEndian.AppendUint16(part, uint16(len(t.Topic)))
+		part = append(part, t.Topic...)
+		part = appendLength(part, len(t.Partitions))
 		n.mu.Lock()
 		for _, p := range t.Partitions {
-			one := kmsg.NewFetchResponseTopicPartition()
-			one.Partition, one.HighWatermark = p.Partition, topic.ends[p.Partition]
-			one.LastStableOffset = one.HighWatermark
-			offset, count := p.FetchOffset, int64(recordsOf(topic.batch))
+			batch, end := topic.batch, topic.ends[p.Partition]
+			count, batches := int64(recordsOf(batch)), 0
 			room := min(int(p.PartitionMaxBytes), left)
-			for count > 0 && offset < one.HighWatermark && (len(one.RecordBatches)+len(topic.batch) <= room || !found) {
-				at := len(one.RecordBatches)
-				one.RecordBatches = append(one.RecordBatches, topic.batch...)
-				binary.BigEndian.PutUint64(one.RecordBatches[at:], uint64(offset)) // outside what the checksum covers
-				offset += count
+			for count > 0 && p.FetchOffset+int64(batches)*count < end && ((batches+1)*len(batch) <= room || !found) {
+				batches++
 				found = true
 			}
-			one.HighWatermark = max(one.HighWatermark, offset)
-			left -= len(one.RecordBatches)
-			answered.Partitions = append(answered.Partitions, one)
+			left -= batches * len(batch)
+			end = max(end, p.FetchOffset+int64(batches)*count)
+			part = appendLength(part, int(p.Partition))
+			part = append(part, 0, 0) // error
+			part = binary.BigEndian.AppendUint64(part, uint64(end))
+			part = binary.BigEndian.AppendUint64(part, uint64(end))
+			part = binary.BigEndian.AppendUint64(part, 0) // where the log starts
+			part = appendLength(part, -1)                 // aborted transactions
+			part = appendLength(part, -1)                 // preferred replica
+			part = appendLength(part, batches*len(batch))
+			for i := range batches {
+				// The offset is outside of what a batch's checksum covers.
+				part = binary.BigEndian.AppendUint64(part, uint64(p.FetchOffset+int64(i)*count))
+				frame = append(frame, part, batch[8:])
+				part = make([]byte, 0, 128)
+			}
 		}
 		n.mu.Unlock()
-		response.Topics = append(response.Topics, answered)
 	}
-	return response, found
+	frame = append(frame, part)
+	size := -4
+	for _, b := range frame {
+		size += len(b)
+	}
+	binary.BigEndian.PutUint32(frame[0], uint32(size))
+	return frame, found
+}
+
+func appendLength(to []byte, n int) []byte {
+	return binary.BigEndian.AppendUint32(to, uint32(int32(n)))
 }
 
 func (n *nullBroker) metadata(request *kmsg.MetadataRequest) kmsg.Response {

@@ -28,7 +28,7 @@ type report struct {
 	WarmUp     float64     `json:"warm_up_s"`
 	During     float64     `json:"measured_s"`
 	Took       float64     `json:"took_s"`
-	Limits     []limits    `json:"raw_limits"` // before and after the rows
+	Limits     []limits    `json:"raw_limits"` // before and after the rows, of each part
 	Rows       []rowResult `json:"rows"`
 }
 
@@ -74,7 +74,7 @@ func (r *rowResult) ofRaw(peer string) (float64, bool) {
 	return median(all), median(all) > 0
 }
 
-// limit is the mean of a raw limit before and after the rows.
+// limit is the median of a raw limit over the series.
 func (r *report) limit(figure func(*limits) float64) float64 {
 	var all []float64
 	for i := range r.Limits {
@@ -251,11 +251,11 @@ func (r *report) printProcessors(w io.Writer) {
 }
 
 func (r *report) printLimits(w io.Writer) {
-	t := table{{"raw limit of this run", "before", "after"}}
+	t := table{{"raw limit of this run", "at first", "at last"}}
 	add := func(name string, of func(*limits) float64) {
 		line := []string{name, "-", "-"}
-		for i := range r.Limits[:min(len(r.Limits), 2)] {
-			line[i+1] = figure(of(&r.Limits[i]))
+		if n := len(r.Limits); n > 0 {
+			line[1], line[2] = figure(of(&r.Limits[0])), figure(of(&r.Limits[n-1]))
 		}
 		t = append(t, line)
 	}
@@ -327,6 +327,9 @@ func (r *report) unsteady() error {
 	return nil
 }
 
+// path is where a series is kept.
+func (r *report) path(dir string) string { return filepath.Join(dir, r.Commit+".json") }
+
 // write keeps a series under its commit's name and returns the file's.
 func (r *report) write(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -336,8 +339,25 @@ func (r *report) write(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, r.Commit+".json")
+	path := r.path(dir)
 	return path, os.WriteFile(path, append(encoded, '\n'), 0o644)
+}
+
+// joined is a series of several parts: this one's rows in place of the older one's, in the order of the matrix.
+func (r *report) joined(older *report) *report {
+	both := *r
+	both.Took += older.Took
+	both.Limits = append(slices.Clone(older.Limits), r.Limits...)
+	both.Rows = nil
+	for _, of := range matrix {
+		for _, part := range []*report{r, older} {
+			if i := slices.IndexFunc(part.Rows, func(one rowResult) bool { return one.ID == of.id }); i >= 0 {
+				both.Rows = append(both.Rows, part.Rows[i])
+				break
+			}
+		}
+	}
+	return &both
 }
 
 // readReport reads what write wrote.

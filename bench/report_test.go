@@ -152,6 +152,15 @@ func TestPrint(t *testing.T) {
 	if again.String() != out.String() {
 		t.Errorf("after it was kept it is\n%s", again.String())
 	}
+	part := &report{Commit: "abc", Took: 5, Limits: []limits{{}}, Rows: []rowResult{{ID: "B-P2"}, {ID: "B-P1", Took: 7}}}
+	joined := part.joined(r)
+	var ids []string
+	for _, one := range joined.Rows {
+		ids = append(ids, one.ID)
+	}
+	if got := strings.Join(ids, " "); got != "B-P1 B-P2 B-L1/1k B-S3 B-R2" || joined.Rows[0].Took != 7 || len(joined.Limits) != 2 {
+		t.Errorf("two parts make %s, the newer of them %+v", got, joined.Rows[0])
+	}
 	if err := os.WriteFile(filepath.Join(dir, "bad.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -138,6 +138,15 @@ func (s *series) run(ctx context.Context, rows []row) error {
 		return err
 	}
 	s.report.Took = time.Since(started).Seconds()
+	if s.options.add {
+		older, err := readReport(s.report.path(s.options.results))
+		switch {
+		case err == nil:
+			s.report = s.report.joined(older)
+		case !errors.Is(err, os.ErrNotExist):
+			return err
+		}
+	}
 	fmt.Fprintln(s.out)
 	s.report.print(s.out)
 	if err := s.report.unsteady(); err != nil {
