@@ -50,7 +50,7 @@ func (b *Broker) newGroups() (*groups.Coordinator, error) {
 // other without waiting.
 func (b *Broker) initialRebalanceDelay() time.Duration {
 	const key = "group.initial.rebalance.delay.ms"
-	if _, set := b.configs.Lookup(emptyImage)(key); !set {
+	if _, set := b.configs.Lookup(emptyImage)(key); !set && len(b.config.Cluster) < 2 {
 		return 0
 	}
 	return b.duration(key)

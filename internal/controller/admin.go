@@ -212,10 +212,7 @@ func (a *Admin) design(image *meta.Image, names *names, t *NewTopic) (registry.N
 		return none, refusal
 	}
 	topic := registry.NewTopic{Name: t.Name, Config: config}
-	minISR, flush := wanted(a.config.Keys, t.Name, config, a.brokerLookup(image))
-	for _, brokers := range assignments {
-		topic.Partitions = append(topic.Partitions, firstState(image, brokers, minISR, flush))
-	}
+	topic.Partitions = a.firstStates(image, t.Name, config, assignments)
 	return topic, nil
 }
 
@@ -334,6 +331,19 @@ func checkAssignment(image *meta.Image, given Assignment, replicas int) *Refusal
 		return refuse(ErrInvalidReplicaAssignment, "All brokers specified in the manual partition assignment for partition %d are fenced or in controlled shutdown.", given.Partition)
 	}
 	return nil
+}
+
+// firstStates are the first values of partitions with these replicas.
+func (a *Admin) firstStates(image *meta.Image, topic string, config map[string]string, assignments [][]meta.BrokerID) []meta.Partition {
+	minISR, byFactor, flush := wanted(a.config.Keys, topic, config, a.brokerLookup(image))
+	partitions := make([]meta.Partition, len(assignments))
+	for i, brokers := range assignments {
+		if byFactor {
+			minISR = minISRByFactor(len(brokers))
+		}
+		partitions[i] = firstState(image, brokers, minISR, flush)
+	}
+	return partitions
 }
 
 // firstState is the first value of a partition: the unfenced replicas are in sync, since there is nothing to have.
@@ -555,10 +565,5 @@ func (a *Admin) additions(image *meta.Image, t *MorePartitions) (*meta.Topic, []
 			return nil, nil, refusal
 		}
 	}
-	minISR, flush := wanted(a.config.Keys, t.Name, image.TopicConfig(topic.ID), a.brokerLookup(image))
-	partitions := make([]meta.Partition, len(assignments))
-	for i, brokers := range assignments {
-		partitions[i] = firstState(image, brokers, minISR, flush)
-	}
-	return topic, partitions, nil
+	return topic, a.firstStates(image, t.Name, image.TopicConfig(topic.ID), assignments), nil
 }

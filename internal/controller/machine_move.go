@@ -29,6 +29,25 @@ func (d *decision) finishMove() {
 	d.raise = d.raise || leader != d.Leader || len(d.Removing) > 0
 	d.Leader = leader
 	d.assign(target, nil, nil)
+	d.followMinISR()
+}
+
+// Grow is the assignment that a partition of an internal topic is to have: as many replicas as are wanted and live brokers
+// can hold, the present ones first (D15). It is nil when there is nothing to do, or a move is in flight.
+func Grow(value *meta.Partition, partition int32, factor int, live []meta.BrokerID) []meta.BrokerID {
+	if len(value.Adding) > 0 || len(value.Removing) > 0 {
+		return nil
+	}
+	others := difference(live, value.Replicas)
+	missing := min(factor-len(value.Replicas), len(others))
+	if missing <= 0 {
+		return nil
+	}
+	target := slices.Clone(value.Replicas)
+	for i := range missing {
+		target = append(target, others[(int(partition)+i)%len(others)])
+	}
+	return target
 }
 
 // assign changes the assignment; who is no longer in it leaves every list.

@@ -15,9 +15,11 @@ type Facts struct {
 	// fenced.
 	Unclean meta.BrokerID
 
-	// MinISR and Flush are what the topic's configuration wants.
-	MinISR int32
-	Flush  bool
+	// MinISR and Flush are what the topic's configuration wants. ByFactor: min_isr is one less than the replicas that are there,
+	// as internal topics have it (D15).
+	MinISR   int32
+	ByFactor bool
+	Flush    bool
 }
 
 // Plan decides about one partition (D6, D8, D9). It returns the value to write and why, or no reasons when the value is
@@ -62,19 +64,31 @@ type decision struct {
 func (d *decision) because(reason string) { d.reasons = append(d.reasons, reason) }
 
 func (d *decision) followConfig() {
-	if d.MinISR != d.facts.MinISR {
-		d.MinISR = d.facts.MinISR
-		if d.Leader != meta.NoBroker {
-			d.ELR = nil
-		}
-		d.because("min.insync.replicas changed")
-	}
+	d.followMinISR()
 	if d.Flush != d.facts.Flush {
 		d.Flush, d.Flushed = d.facts.Flush, false
 		d.raise = true
 		d.because("log.flush.acks changed")
 	}
 }
+
+func (d *decision) followMinISR() {
+	minISR := d.facts.MinISR
+	if d.facts.ByFactor {
+		minISR = minISRByFactor(len(difference(d.Replicas, d.Adding)))
+	}
+	if d.MinISR == minISR {
+		return
+	}
+	d.MinISR = minISR
+	if d.Leader != meta.NoBroker {
+		d.ELR = nil
+	}
+	d.because("min.insync.replicas changed")
+}
+
+// minISRByFactor is min_isr of an internal topic with so many replicas (D15).
+func minISRByFactor(replicas int) int32 { return int32(max(1, replicas-1)) }
 
 func (d *decision) sweep() {
 	lost := d.facts.Unclean

@@ -17,12 +17,14 @@ import (
 //
 //	value             the partition, as the registry has it
 //	isr is=(1,2,3)    the leader changed the ISR
-//	plan [live=1,2] [unclean=3] [min_isr=2] [flush]
+//	plan [live=1,2] [unclean=3] [min_isr=2|by-factor] [flush]
 //	move [live=1,2] to=(4,5) | move [live=1,2]
 //	elect [live=1,2] [unclean-election]
+//	grow live=1,2 partition=0
 //
 // plan prints why and what is written; "nothing" when the value stays. move is an administrator's reassignment, without a
-// target its end; elect is an election that was asked for. They print what is written, or the refusal. The result becomes
+// target its end; elect is an election that was asked for, grow what an internal
+// topic's partition wants. They print what is written, or the refusal. The result becomes
 // the value.
 func TestPlan(t *testing.T) {
 	datadriven.Walk(t, "testdata/plan", func(t *testing.T, path string) {
@@ -38,7 +40,7 @@ func TestPlan(t *testing.T) {
 			case "isr":
 				value.ChangeISR(brokers(t, d, d.CmdArgs[0].Vals))
 				return ""
-			case "move", "elect":
+			case "move", "elect", "grow":
 				next, refusal := ask(t, d, value)
 				if refusal != nil {
 					return fmt.Sprintf("%v: %s", refusal.Kind, refusal.Message)
@@ -71,6 +73,21 @@ func ask(t *testing.T, d *datadriven.TestData, value meta.Partition) (meta.Parti
 	f := factsOf(t, d, value)
 	if d.Cmd == "elect" {
 		return Elect(&value, d.HasArg("unclean-election"), f)
+	}
+	if d.Cmd == "grow" {
+		var live []meta.BrokerID
+		var partition int32
+		for _, arg := range d.CmdArgs {
+			if arg.Key == "live" {
+				live = brokers(t, d, arg.Vals)
+			}
+		}
+		d.ScanArgs(t, "partition", &partition)
+		target := Grow(&value, partition, 3, live)
+		if target == nil {
+			return value, nil
+		}
+		return Move(&value, target, f)
 	}
 	var target []meta.BrokerID
 	for _, arg := range d.CmdArgs {
@@ -105,6 +122,8 @@ func factsOf(t *testing.T, d *datadriven.TestData, value meta.Partition) Facts {
 			d.ScanArgs(t, "unclean", (*int32)(&f.Unclean))
 		case "min_isr":
 			d.ScanArgs(t, "min_isr", &f.MinISR)
+		case "by-factor":
+			f.ByFactor = true
 		case "flush":
 			f.Flush = arg.Vals == nil || arg.Vals[0] == "true"
 		}

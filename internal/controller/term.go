@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -17,6 +18,9 @@ import (
 const (
 	minISRKey = "min.insync.replicas"
 	flushKey  = "log.flush.acks"
+
+	// internalReplicas is how many replicas internal topics want (D15).
+	internalReplicas = 3
 )
 
 // term is one time in the seat. Its goroutines are the watcher, which folds changes and commits what Plan decides, one
@@ -179,9 +183,12 @@ func (p *planner) decide(tp meta.TopicIDPartition) {
 	p.decided[tp] = true
 	if !p.filled || p.topic != tp.Topic {
 		p.filled, p.topic = true, tp.Topic
-		p.facts.MinISR, p.facts.Flush = p.t.wantedLocked(tp.Topic)
+		p.facts.MinISR, p.facts.ByFactor, p.facts.Flush = p.t.wantedLocked(tp.Topic)
 	}
 	next, reasons := Plan(value, p.facts)
+	if len(reasons) == 0 {
+		next, reasons = p.grow(tp, value)
+	}
 	if len(reasons) == 0 {
 		return
 	}
@@ -190,8 +197,43 @@ func (p *planner) decide(tp meta.TopicIDPartition) {
 	p.writes = append(p.writes, registry.PartitionWrite{TopicIDPartition: tp, Version: value.Version, State: next})
 }
 
+// grow gives a partition of an internal topic the replicas that it lacks since it was created on fewer brokers (D15).
+func (p *planner) grow(tp meta.TopicIDPartition, value *meta.Partition) (next meta.Partition, reasons []string) {
+	if !meta.IsInternalTopic(p.t.mu.state.Topics[tp.Topic].Name) {
+		return *value, nil
+	}
+	var live []meta.BrokerID
+	for _, b := range p.t.mu.state.Registered() {
+		if p.facts.Unfenced(b.ID) {
+			live = append(live, b.ID)
+		}
+	}
+	target := Grow(value, tp.Partition, internalReplicas, live)
+	if target == nil {
+		return *value, nil
+	}
+	next, refusal := Move(value, target, p.facts)
+	if refusal != nil {
+		return *value, nil // nobody in sync: it grows when somebody is
+	}
+	next.Dirs = p.t.directoriesLocked(&next)
+	return next, []string{"an internal topic grows with the cluster"}
+}
+
+// directoriesLocked fills in the data directories of replicas that are new.
+func (t *term) directoriesLocked(value *meta.Partition) []meta.DirectoryID {
+	dirs := slices.Clone(value.Dirs)
+	for i, id := range value.Replicas {
+		b := t.mu.state.Brokers[id]
+		if i < len(dirs) && dirs[i].IsZero() && b != nil && len(b.Info.Directories) > 0 {
+			dirs[i] = b.Info.Directories[0]
+		}
+	}
+	return dirs
+}
+
 // wantedLocked is what a topic's configuration says about min_isr and flush.
-func (t *term) wantedLocked(id meta.TopicID) (minISR int32, flush bool) {
+func (t *term) wantedLocked(id meta.TopicID) (minISR int32, byFactor, flush bool) {
 	return wanted(t.keys, t.mu.state.Topics[id].Name, t.mu.state.TopicConfigs[id].Values, func(key string) (string, bool) {
 		if value, set := t.mu.state.BrokerConfigs[""].Values[key]; set {
 			return value, true
@@ -200,13 +242,16 @@ func (t *term) wantedLocked(id meta.TopicID) (minISR int32, flush bool) {
 	})
 }
 
-// wanted reads min_isr and flush out of a topic's configuration. A value that somebody broke counts as the default.
-func wanted(keys *meta.ConfigKeys, topic string, values map[string]string, broker meta.ConfigLookup) (minISR int32, flush bool) {
+// wanted reads min_isr and flush out of a topic's configuration. A value that somebody broke counts as the default. An
+// internal topic for which min.insync.replicas is not set has it by its replication factor (D15).
+func wanted(keys *meta.ConfigKeys, topic string, values map[string]string, broker meta.ConfigLookup) (minISR int32, byFactor, flush bool) {
 	minISR = 1
+	_, set := values[minISRKey]
+	byFactor = meta.IsInternalTopic(topic) && !set
 	if n, err := strconv.ParseInt(effective(keys, minISRKey, values, broker), 10, 32); err == nil && n >= 1 {
 		minISR = int32(n)
 	}
-	return minISR, meta.AlwaysFlushed(topic) || effective(keys, flushKey, values, broker) == "true"
+	return minISR, byFactor, meta.AlwaysFlushed(topic) || effective(keys, flushKey, values, broker) == "true"
 }
 
 func effective(keys *meta.ConfigKeys, name string, values map[string]string, broker meta.ConfigLookup) string {
