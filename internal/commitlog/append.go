@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"runtime"
 	"slices"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
@@ -257,6 +258,9 @@ func (l *Log) reserve(op *appendOp, in Append, out *Appended) (wait bool, err er
 	return true, nil
 }
 
+// crowdedFor is how many writes after one that was shared by several appends look out for others to share with.
+const crowdedFor = 16
+
 // await waits until the op is written, by another goroutine or, once the slot is free, by this one.
 func (l *Log) await(op *appendOp) error {
 	select {
@@ -270,6 +274,11 @@ func (l *Log) await(op *appendOp) error {
 		return err
 	default:
 	}
+	if l.holder.crowded > 0 {
+		// Others append too. Those who are ready to run get to add theirs first, and one call writes for all: else the
+		// first one writes alone while the others queue up.
+		runtime.Gosched()
+	}
 	l.writePending()
 	return <-op.done
 }
@@ -280,6 +289,9 @@ func (l *Log) writePending() {
 	ops := l.mu.pending
 	l.mu.pending = l.holder.spare[:0]
 	l.mu.Unlock()
+	if l.holder.crowded--; len(ops) > 1 {
+		l.holder.crowded = crowdedFor
+	}
 
 	written, err := l.writeOps(ops)
 	flushAcks := l.settings.Load().FlushAcks

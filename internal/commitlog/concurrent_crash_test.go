@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tidemark-io/tidemark/internal/record"
 	"github.com/tidemark-io/tidemark/internal/vfs"
@@ -37,9 +38,15 @@ func cutUnderLoad(t *testing.T, seed uint64) {
 	if random.IntN(2) == 0 {
 		config.RetentionBytes = 10_000
 	}
-	l, err := d.Open("topic", topicID(1), 0, config)
-	if err != nil {
-		t.Fatal(err)
+	// One log of four clients, or four logs of one client each, which a round syncs one by one or with one SyncAll.
+	logs := make([]*Log, 1+3*random.IntN(2))
+	config.FlushAcks = random.IntN(2) == 0
+	d.syncer.holder.costs.each = time.Hour
+	for p := range logs {
+		var err error
+		if logs[p], err = d.Open("topic", topicID(1), int32(p), config); err != nil {
+			t.Fatal(err)
+		}
 	}
 	disk.CrashAtSync(disk.SyncPoints() + 1 + random.IntN(200))
 
@@ -50,13 +57,15 @@ func cutUnderLoad(t *testing.T, seed uint64) {
 	background.Go(func() {
 		for ctx.Err() == nil {
 			_ = d.Checkpoint() // fails once the power is gone
-			_, _ = l.Maintain(d.clock.now, l.SyncedOffset())
+			for _, l := range logs {
+				_, _ = l.Maintain(d.clock.now, l.SyncedOffset())
+			}
 		}
 	})
 	var read atomic.Int64
 	background.Go(func() {
-		for ctx.Err() == nil {
-			n, err := readTail(l)
+		for i := 0; ctx.Err() == nil; i++ {
+			n, err := readTail(logs[i%len(logs)])
 			read.Add(n)
 			if err != nil && !errors.Is(err, vfs.ErrCrashed) {
 				t.Errorf("read: %v", err)
@@ -68,7 +77,7 @@ func cutUnderLoad(t *testing.T, seed uint64) {
 	for i := range all {
 		c := &loadClient{id: int64(i + 1), acked: map[int64]record.Batch{}}
 		all[i] = c
-		clients.Go(func() { c.run(ctx, l, d.clock.ms()) })
+		clients.Go(func() { c.run(ctx, logs[i%len(logs)], d.clock.ms()) })
 	}
 	clients.Wait()
 	stop()
@@ -81,11 +90,17 @@ func cutUnderLoad(t *testing.T, seed uint64) {
 
 	mode := vfs.CrashModes[random.IntN(len(vfs.CrashModes))]
 	again := openDirectoryIn(t, disk.Crash(mode), "/data", "the next boot")
-	reopened, err := again.Open("topic", topicID(1), 0, config)
-	if err != nil {
-		t.Fatal(err)
+	for p := range logs {
+		reopened, err := again.Open("topic", topicID(1), int32(p), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := all
+		if len(logs) > 1 {
+			own = all[p : p+1]
+		}
+		checkAcked(t, &opened{Log: reopened, t: t, clock: again.clock}, own)
 	}
-	checkAcked(t, &opened{Log: reopened, t: t, clock: again.clock}, all)
 }
 
 // run appends one batch after the other until the power is gone.

@@ -128,6 +128,7 @@ type Log struct {
 	holder struct { // belongs to the holder of the slot
 		spare     []*appendOp
 		bufs      [][]byte
+		crowded   int     // writes for which others are waited for, because some were shared lately; see await
 		snapshots []int64 // offsets of the producer snapshots in the directory, ascending
 		doomed    []doomedSegment
 	}

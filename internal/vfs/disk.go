@@ -252,6 +252,38 @@ func (d *Disk) SyncDir(dir string) error {
 // SyncAll implements [FS].
 func (d *Disk) SyncAll(dir string) error { return syncAll(d, dir) }
 
+// syncTree syncs every file and directory at and below dir.
+func (d *Disk) syncTree(dir string) error {
+	entries, err := d.List(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name)
+		if entry.Dir {
+			err = d.syncTree(path)
+		} else {
+			err = d.syncFile(path)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return d.SyncDir(dir)
+}
+
+func (d *Disk) syncFile(name string) error {
+	file, err := d.Open(name, os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // removed since its directory was read
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return file.Sync()
+}
+
 // withDir opens a directory outside the ring for one call.
 func withDir(dir string, do func(fd int) error) error {
 	fd, err := retryInt(func() (int, error) { return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })

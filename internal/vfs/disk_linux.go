@@ -1,7 +1,9 @@
 package vfs
 
 import (
+	"fmt"
 	"io"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,8 +17,29 @@ const vectorsMax = 1024
 // dataSync makes the contents and the size of a file durable.
 func dataSync(fd int) error { return unix.Fdatasync(fd) }
 
-// syncAll makes everything on the file system of dir durable.
-func syncAll(_ *Disk, dir string) error { return withDir(dir, unix.Syncfs) }
+// syncAll makes everything on the file system of dir durable. A syncfs of a kernel before 5.8 keeps to itself what it could
+// not write, so there every file is asked as well.
+func syncAll(d *Disk, dir string) error {
+	if err := withDir(dir, unix.Syncfs); err != nil || syncfsReports() {
+		return err
+	}
+	return d.syncTree(dir)
+}
+
+// syncfsReports tells whether the kernel is Linux 5.8 or newer; one that cannot be read counts as older.
+var syncfsReports = sync.OnceValue(func() bool {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return false
+	}
+	return reportsSince(unix.ByteSliceToString(name.Release[:]))
+})
+
+func reportsSince(release string) bool {
+	var major, minor int
+	n, _ := fmt.Sscanf(release, "%d.%d", &major, &minor)
+	return n == 2 && (major > 5 || major == 5 && minor >= 8)
+}
 
 // pwritevAll writes bufs at off, up to vectorsMax with each call. It changes neither bufs nor the bytes.
 func pwritevAll(fd int, bufs [][]byte, off int64) (int64, error) {
