@@ -10,6 +10,11 @@
 // it first, and every change of a partition compares the version that it was decided on, so a crash or a conflict at
 // any step leaves what was there.
 //
+// In a cluster the first brokers each embed a member. A [Door] is the listener where brokers ask each other which cluster
+// they belong to, and behind which the member serves its peers and clients; found.go decides who founds and who joins,
+// members.go who is let in and who votes. The invariant there: a member is bound to its directory, so that an emptied disk
+// never votes (D3, U-63).
+//
 // Callers are controller (decides) and broker (registers, watches configurations). The package never decides anything
-// about replicas, and nothing but StartEmbedded, Dial and the Run methods starts goroutines.
+// about replicas, and nothing but OpenDoor, StartEmbedded, Dial and the Run methods starts goroutines.
 package registry

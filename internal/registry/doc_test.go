@@ -59,3 +59,33 @@ var keyBuilders = strings.Join([]string{
 	formatKey, clusterKey, featuresKey, producerIDsKey, controllerKey, controllerEpochKey, namePrefix, epochPrefix, topicPrefix,
 	configPrefix, brokerPrefix, deletedPrefix, "",
 }, " ")
+
+// docs/operate/cluster.md explains the messages that a start of a member may end or wait with.
+func TestMessagesAreExplained(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operate/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := strings.ReplaceAll(string(text), "\n", " ")
+	for _, err := range []error{ErrSplit, ErrNeedsCluster, ErrLost} {
+		if !strings.Contains(doc, err.Error()) {
+			t.Errorf("not explained: %v", err)
+		}
+	}
+	if short, _, _ := strings.Cut(ErrRemoved.Error(), ":"); !strings.Contains(doc, short) {
+		t.Errorf("not explained: %v", ErrRemoved)
+	}
+	peers := []Peer{{1, "a:1"}, {2, "b:1"}, {3, "c:1"}}
+	for broker, answers := range map[meta.BrokerID]map[meta.BrokerID]*answer{
+		1: {2: {Brokers: "other"}, 3: {}},
+		2: {1: {Brokers: "1@a:1,2@b:1,3@c:1"}, 3: {Brokers: "1@a:1,2@b:1,3@c:1"}},
+		3: {1: {Member: true}},
+	} {
+		d := &Door{config: DoorConfig{Broker: broker, Peers: peers, Members: 3}}
+		d.SetCluster("")
+		wait, _, _ := strings.Cut(d.decide(answers).wait, ";")
+		if wait == "" || !strings.Contains(doc, "for="+wait) {
+			t.Errorf("not explained: waiting for %q", wait)
+		}
+	}
+}

@@ -460,3 +460,31 @@ func certificate(t *testing.T, dir string) *TLS {
 	write(files.KeyFile, "PRIVATE KEY", der, err)
 	return files
 }
+
+// A member whose broker has moved makes its new address known to the others.
+func TestQuorumMoves(t *testing.T) {
+	t.Parallel()
+	q := newQuorum(t, 3, 3)
+	q.start(1, 2, 3)
+	q.await(1, "1v 2v 3v")
+	q.stop(2)
+	dir := q.nodes[2].dir
+	q.add(2)
+	q.nodes[2].dir = dir
+	q.peers = []Peer{q.peers[0], q.peers[3], q.peers[2]}
+	q.start(2)
+	q.eventually(func() error {
+		if got := q.nodes[1].member.Members()[1].Address; got != q.peers[1].Address {
+			return fmt.Errorf("broker 1 knows the address %s, want %s", got, q.peers[1].Address)
+		}
+		return nil
+	})
+	for _, id := range []meta.BrokerID{1, 3} {
+		q.stop(id)
+		q.start(id)
+	}
+	put(t, q.store(2), "/k", "v")
+	if got := q.roles(2); got != "1v 2v 3v" {
+		t.Errorf("members %s", got)
+	}
+}
