@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -42,8 +43,8 @@ func (k *Kafka) StartBrokerAt(addr, home string, settings ...string) (*KafkaBrok
 	b := &KafkaBroker{Addr: ports[0], Dir: filepath.Join(home, "data")}
 	config := filepath.Join(home, "server.properties")
 	text := fmt.Sprintf(`process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@%[2]s
+node.id=%[4]s
+controller.quorum.voters=%[4]s@%[2]s
 listeners=PLAINTEXT://%[1]s,CONTROLLER://%[2]s
 advertised.listeners=PLAINTEXT://%[1]s
 controller.listener.names=CONTROLLER
@@ -54,9 +55,9 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
-`, ports[0], ports[1], b.Dir)
+`, ports[0], ports[1], b.Dir, nodeID(settings))
 	for _, s := range settings {
-		text += s + "\n"
+		text += s + "\n" // the last line for a key counts
 	}
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
@@ -144,4 +145,14 @@ func freePorts(n int) ([]string, error) {
 		addrs = append(addrs, listener.Addr().String())
 	}
 	return addrs, nil
+}
+
+// nodeID is the node.id that the settings ask for, else 1.
+func nodeID(settings []string) string {
+	for _, s := range settings {
+		if id, ok := strings.CutPrefix(s, "node.id="); ok {
+			return id
+		}
+	}
+	return "1"
 }

@@ -118,7 +118,7 @@ func startBroker(s Suite, peer Peer, home string) (process, error) {
 		if err != nil {
 			return process{}, err
 		}
-		return process{addr: b.Addr, log: b.Log, stop: b.Stop}, nil
+		return process{addr: cmp.Or(s.Listen, b.Addr), log: b.Log, stop: b.Stop}, nil
 	case Kafka:
 		kafka, err := compat.OpenKafka()
 		if err != nil {

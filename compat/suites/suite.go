@@ -71,5 +71,8 @@ type Result struct {
 func All() []Suite {
 	return []Suite{
 		franzGo(),
+		kafkaPython(),
+		aioKafka(),
+		kafkaJS(),
 	}
 }
