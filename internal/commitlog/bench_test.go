@@ -287,7 +287,7 @@ func benchRead(b *testing.B, recordBytes, readers int) {
 	perRead := int64(want / len(batch) * len(batch))
 	recordsPerRead := int64(want/len(batch)) * int64(batch.Count())
 	reads := l.EndOffset()/recordsPerRead - 1
-	segment, end := (*l.segments.Load())[0], l.EndOffset()
+	segments, end := *l.segments.Load(), l.EndOffset()
 	bufs := make([][]byte, readers)
 	for i := range bufs {
 		bufs[i] = make([]byte, want)
@@ -307,7 +307,15 @@ func benchRead(b *testing.B, recordBytes, readers int) {
 		},
 		Raw: func(n int) error {
 			return inParallel(n, readers, func(i int) error {
-				_, err := segment.log.ReadAt(bufs[i][:perRead], rawNext.Add(1)%(total/2/want-1)*want)
+				// The same places in the same order: what the processor's caches hold is a third of the time.
+				at, s := rawNext.Add(1)%reads*perRead, segments[0]
+				for _, next := range segments[1:] {
+					if at < s.size.Load() {
+						break
+					}
+					at, s = at-s.size.Load(), next
+				}
+				_, err := s.log.ReadAt(bufs[i][:min(perRead, s.size.Load()-at)], at)
 				return err
 			})
 		},
