@@ -1,11 +1,13 @@
 package suites
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -100,57 +102,39 @@ func goCommand(ctx context.Context, dir string, args ...string) error {
 // is all of them.
 func (g goTests) run(ctx context.Context, s *Stage, tests []string, env ...string) ([]Result, error) {
 	if s.Only != nil {
-		wanted := tops(s.Only)
-		tests = slices.DeleteFunc(slices.Clone(tests), func(t string) bool { return !slices.Contains(wanted, t) })
-		if tests == nil {
-			tests = wanted
-		}
+		tests = s.Only
 	}
 	args := []string{"-t", g.binary(s.Dir), "-test.v=test2json", "-test.timeout=" + s.Timeout.String()}
 	if tests != nil {
-		args = append(args, "-test.run=^("+strings.Join(tests, "|")+")$")
+		args = append(args, "-test.run="+testPattern(tests))
 	}
-	if skip := skipPattern(s.Skip); skip != "" {
-		args = append(args, "-test.skip="+skip)
+	if len(s.Skip) > 0 {
+		args = append(args, "-test.skip="+testPattern(slices.Sorted(maps.Keys(s.Skip))))
 	}
 	cmd := command(ctx, filepath.Join(s.Dir, "test2json"), args...)
 	cmd.Dir = filepath.Join(g.source(s.Dir), g.pkg)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = s.Log
-	var events bytes.Buffer
-	cmd.Stdout = &events
-	err := cmd.Run()
-	results, parseErr := parseEvents(&events, s.Log)
-	if parseErr != nil {
-		return nil, parseErr
+	events, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
 	}
-	if len(results) == 0 {
-		return nil, fmt.Errorf("%s ran no test: %w", g.module, err)
+	if err := cmd.Start(); err != nil {
+		return nil, err
 	}
-	if s.Only != nil {
-		results = slices.DeleteFunc(results, func(r Result) bool {
-			return !slices.ContainsFunc(s.Only, func(o string) bool { return o == r.Test || strings.HasPrefix(r.Test, o+"/") })
-		})
+	results, err := parseEvents(events, s.Log)
+	// A test program that failed says so in its events.
+	if waited := cmd.Wait(); err != nil || len(results) == 0 {
+		return nil, fmt.Errorf("%s ran no test: %w", g.module, errors.Join(err, waited))
 	}
 	return results, nil
 }
 
-// tops are the top-level tests that these tests are part of, each once.
-func tops(tests []string) []string {
-	var out []string
-	for _, t := range tests {
-		top, _, _ := strings.Cut(t, "/")
-		out = append(out, top)
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// skipPattern is the value of -test.skip for these names. Levels of a pattern are matched one by one, so a name with more
-// levels skips no more than itself.
-func skipPattern(skip map[string]string) string {
+// testPattern is the value of -test.run and -test.skip for these names. Levels of a pattern are matched one by one, so a
+// name with more levels stands for no more than itself.
+func testPattern(names []string) string {
 	var patterns []string
-	for name := range skip {
+	for _, name := range names {
 		var levels []string
 		for level := range strings.SplitSeq(name, "/") {
 			prefix, isPrefix := strings.CutSuffix(level, "*")
@@ -162,13 +146,12 @@ func skipPattern(skip map[string]string) string {
 		}
 		patterns = append(patterns, strings.Join(levels, "/"))
 	}
-	slices.Sort(patterns)
 	return strings.Join(patterns, "|")
 }
 
 // parseEvents reads what test2json prints, copies the tests' output to log, and returns a result for each test that has no
 // subtests, and for one that failed by itself.
-func parseEvents(events *bytes.Buffer, log interface{ Write([]byte) (int, error) }) ([]Result, error) {
+func parseEvents(events io.Reader, log io.Writer) ([]Result, error) {
 	type state struct {
 		status Status
 		took   time.Duration
@@ -178,12 +161,14 @@ func parseEvents(events *bytes.Buffer, log interface{ Write([]byte) (int, error)
 	}
 	tests := map[string]*state{}
 	decoder := json.NewDecoder(events)
-	for decoder.More() {
+	for {
 		var e struct {
 			Action, Test, Output string
 			Elapsed              float64
 		}
-		if err := decoder.Decode(&e); err != nil {
+		if err := decoder.Decode(&e); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break // in the middle of an event if it was killed
+		} else if err != nil {
 			return nil, fmt.Errorf("read test2json: %w", err)
 		}
 		if e.Action == "output" {
@@ -219,6 +204,7 @@ func parseEvents(events *bytes.Buffer, log interface{ Write([]byte) (int, error)
 	}
 	var results []Result
 	for name, t := range tests {
+		// A parent counts for itself only if it failed and none of its subtests did.
 		if t.parent && (t.status != Failed || t.failed) {
 			continue
 		}
@@ -231,13 +217,15 @@ func parseEvents(events *bytes.Buffer, log interface{ Write([]byte) (int, error)
 	return results, nil
 }
 
-// detail is the end of a test's output without the lines of the framework.
+// detail is the end of a test's output without the lines of the framework, and without what is logged while it cleans up.
 func detail(lines []string) string {
-	lines = slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return strings.HasPrefix(strings.TrimSpace(l), "--- ") })
-	for i, l := range lines {
-		lines[i] = strings.TrimSpace(l)
+	var kept []string
+	for _, line := range lines {
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "--- ") && !strings.HasPrefix(line, "panic.go:") {
+			kept = append(kept, line)
+		}
 	}
-	return strings.Join(lines[max(0, len(lines)-detailLines):], "\n")
+	return strings.Join(kept[max(0, len(kept)-detailLines):], "\n")
 }
 
 // command prepares a program that is killed with all of its children when ctx ends.

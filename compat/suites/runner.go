@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,8 +22,9 @@ const runTimeout = 10 * time.Minute
 const secondRun = "on the second run"
 
 // Execute starts a broker of this kind, runs the suite on it, runs what failed once more on the same broker, and returns
-// the results in the order of their names. With only, just those tests run. What the suite and the broker print goes to log.
-func Execute(ctx context.Context, s Suite, peer Peer, dir string, only []string, log io.Writer) (results []Result, err error) {
+// the results in the order of their names. With only, just those tests run; exceptions may keep tests from running on
+// tidemark. What the suite and the broker print goes to log.
+func Execute(ctx context.Context, s Suite, peer Peer, dir string, only []string, exceptions []Exception, log io.Writer) (results []Result, err error) {
 	home, err := os.MkdirTemp("", "compat-"+s.Name+"-")
 	if err != nil {
 		return nil, err
@@ -38,7 +40,16 @@ func Execute(ctx context.Context, s Suite, peer Peer, dir string, only []string,
 			err = fmt.Errorf("stop %s: %w", peer, stopErr)
 		}
 	}()
-	stage := &Stage{Dir: dir, Addr: broker.addr, Peer: peer, Only: only, Skip: s.Skip, Log: log, Timeout: runTimeout}
+	skip := maps.Clone(s.Skip)
+	for _, e := range exceptions {
+		if e.Skip && e.Suite == s.Name && peer == Tidemark {
+			if skip == nil {
+				skip = map[string]string{}
+			}
+			skip[e.Test] = e.Reason
+		}
+	}
+	stage := &Stage{Dir: dir, Addr: broker.addr, Peer: peer, Only: only, Skip: skip, Log: log, Timeout: runTimeout}
 	ctx, cancel := context.WithTimeout(ctx, runTimeout+time.Minute)
 	defer cancel()
 	if results, err = s.Run(ctx, stage); err != nil {
@@ -48,9 +59,13 @@ func Execute(ctx context.Context, s Suite, peer Peer, dir string, only []string,
 		return nil, err
 	}
 	if only == nil {
-		for test, reason := range s.Skip {
+		for test, reason := range skip {
 			results = append(results, Result{Test: test, Status: Skipped, Detail: reason})
 		}
+	}
+	paths := strings.NewReplacer(dir+"/", "", home+"/", "") // results are the same wherever they were made
+	for i := range results {
+		results[i].Detail = paths.Replace(results[i].Detail)
 	}
 	slices.SortFunc(results, func(a, b Result) int { return cmp.Compare(a.Test, b.Test) })
 	return results, nil

@@ -35,7 +35,7 @@ type Stage struct {
 	Addr    string            // host:port of the broker
 	Peer    Peer              // which broker it is
 	Only    []string          // run these tests alone; nil is all of them
-	Skip    map[string]string // the Skip of the suite
+	Skip    map[string]string // tests to leave out: the Skip of the suite, and more on tidemark
 	Log     io.Writer         // takes whatever the suite prints
 	Timeout time.Duration     // how long Run may take as a whole
 }
@@ -71,6 +71,8 @@ type Result struct {
 func All() []Suite {
 	return []Suite{
 		franzGo(),
+		sarama(),
+		kafkaGo(),
 		kafkaPython(),
 		aioKafka(),
 		kafkaJS(),

@@ -150,9 +150,9 @@ func TestParseEvents(t *testing.T) {
 	}
 }
 
-func TestSkipPattern(t *testing.T) {
-	got := skipPattern(map[string]string{"TestA": "x", "TestB/one": "x", "TestC*": "x"})
-	if want := "^TestA$|^TestB$/^one$|^TestC"; got != want {
+func TestTestPattern(t *testing.T) {
+	got := testPattern([]string{"TestA", "TestB/one(1)", "TestC*"})
+	if want := `^TestA$|^TestB$/^one\(1\)$|^TestC`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

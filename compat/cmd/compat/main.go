@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -221,7 +220,7 @@ func judge(s suites.Suite, ours *suites.Run) error {
 	if err != nil {
 		return err
 	}
-	exceptions, err := suites.LoadExceptions(filepath.Join(root, "compat", "suites", "exceptions.json"))
+	exceptions, err := loadExceptions()
 	if err != nil {
 		return err
 	}
@@ -257,7 +256,11 @@ func runInside(ctx context.Context, s suites.Suite, peer suites.Peer, o options)
 	if o.only != "" {
 		only = strings.Split(o.only, ",")
 	}
-	results, err := suites.Execute(ctx, s, peer, filepath.Join(o.cache, s.Name), only, io.Writer(log))
+	exceptions, err := loadExceptions()
+	if err != nil {
+		return err
+	}
+	results, err := suites.Execute(ctx, s, peer, filepath.Join(o.cache, s.Name), only, exceptions, log)
 	if err != nil {
 		return err
 	}
@@ -268,13 +271,21 @@ func runInside(ctx context.Context, s suites.Suite, peer suites.Peer, o options)
 	return os.WriteFile(o.inside, text, 0o600)
 }
 
+func loadExceptions() ([]suites.Exception, error) {
+	root, err := compat.Root()
+	if err != nil {
+		return nil, err
+	}
+	return suites.LoadExceptions(filepath.Join(root, "compat", "suites", "exceptions.json"))
+}
+
 // document makes docs/compatibility.md.
 func document() error {
 	root, err := compat.Root()
 	if err != nil {
 		return err
 	}
-	exceptions, err := suites.LoadExceptions(filepath.Join(root, "compat", "suites", "exceptions.json"))
+	exceptions, err := loadExceptions()
 	if err != nil {
 		return err
 	}
