@@ -157,6 +157,9 @@ func (m *membership) term(ctx context.Context, me registry.Registered) error {
 			Settings: b.configs.Lookup(emptyImage), Logger: b.logger, BalanceEvery: b.balanceEvery(),
 		}).Run(ctx, me)
 	})
+	if _, several := b.config.self(); several {
+		group.Go(func() error { return newSentry(b, me).run(ctx) })
+	}
 	return group.Wait()
 }
 

@@ -25,7 +25,7 @@ func TestFormatIsDocumented(t *testing.T) {
 	for _, key := range []string{
 		formatKey, clusterKey, featuresKey, producerIDsKey, controllerKey, controllerEpochKey,
 		nameKey(name), epochKey(name), topicKey(id), topicConfigKey(id), deletedKey(id), brokerConfigKey(""),
-		registrationKey(7), liveKey(7), brokerEpochKey(7), brokerRecordKey(7),
+		strings.Replace(refusalKey(8, 7), "8", "N", 1), registrationKey(7), liveKey(7), brokerEpochKey(7), brokerRecordKey(7),
 		strings.Replace(partitionKey(id, 0), "/p/0", "/p/<n>", 1), strings.Replace(brokerConfigKey("7"), "7", "<N>", 1),
 	} {
 		if !strings.Contains(doc, "`"+documented(key)+"`") {
@@ -57,7 +57,7 @@ func TestFormatIsDocumented(t *testing.T) {
 // keyBuilders lists where keys begin.
 var keyBuilders = strings.Join([]string{
 	formatKey, clusterKey, featuresKey, producerIDsKey, controllerKey, controllerEpochKey, namePrefix, epochPrefix, topicPrefix,
-	configPrefix, brokerPrefix, deletedPrefix, "",
+	configPrefix, brokerPrefix, deletedPrefix, refusedPrefix, "",
 }, " ")
 
 // docs/operate/cluster.md explains the messages that a start of a member may end or wait with.

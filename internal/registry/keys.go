@@ -29,6 +29,7 @@ const (
 	brokerEpochPrefix  = "/brokers/epoch/"
 	brokerRecordPrefix = "/brokers/records/"
 	deletedPrefix      = "/deleted/"
+	refusedPrefix      = "/refused/"
 
 	defaultBroker = "default"
 
@@ -45,6 +46,11 @@ func registrationKey(id meta.BrokerID) string { return registrationPrefix + id.S
 func liveKey(id meta.BrokerID) string         { return livePrefix + id.String() }
 func brokerEpochKey(id meta.BrokerID) string  { return brokerEpochPrefix + id.String() }
 func brokerRecordKey(id meta.BrokerID) string { return brokerRecordPrefix + id.String() }
+
+// refusalPrefix begins the keys of all reports about a broker.
+func refusalPrefix(of meta.BrokerID) string { return refusedPrefix + of.String() + "/" }
+
+func refusalKey(of, by meta.BrokerID) string { return refusalPrefix(of) + by.String() }
 
 // partitionPrefix begins the keys of all partitions of a topic.
 func partitionPrefix(id meta.TopicID) string { return topicPrefix + id.String() + "/p/" }

@@ -1,0 +1,128 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tidemark-io/tidemark/internal/meta"
+	"github.com/tidemark-io/tidemark/internal/registry"
+)
+
+// sentryPause is the time between two attempts to connect to a broker, and how long one may take.
+const sentryPause = time.Second
+
+// sentry notices at once when the process of another broker is gone (D6). It holds an idle connection to each registered
+// one. When it breaks, the sentry connects again: a port that refuses is a process that is gone, and is reported; whatever
+// else may be the matter, slowness or silence, is left to the broker's lease.
+type sentry struct {
+	broker *Broker
+	me     registry.Registered
+	posts  map[meta.BrokerID]post
+}
+
+// post is the watch over one registration of a broker.
+type post struct {
+	registration int64
+	leave        context.CancelFunc
+}
+
+func newSentry(b *Broker, me registry.Registered) *sentry {
+	return &sentry{broker: b, me: me, posts: make(map[meta.BrokerID]post)}
+}
+
+// run follows the Image: whoever is registered is watched. It ends with ctx.
+func (s *sentry) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for seen := (*meta.Image)(nil); ; {
+		if s.broker.state.until(ctx, func(image *meta.Image) bool { return image != seen }) != nil {
+			return group.Wait()
+		}
+		seen = s.broker.state.load()
+		present := make(map[meta.BrokerID]bool)
+		for _, b := range seen.Brokers() {
+			present[b.ID] = true
+			s.man(ctx, group, &b)
+		}
+		for id, p := range s.posts {
+			if !present[id] {
+				p.leave()
+				delete(s.posts, id)
+			}
+		}
+	}
+}
+
+// man begins the watch over a registration that is new.
+func (s *sentry) man(ctx context.Context, group *errgroup.Group, b *meta.Broker) {
+	endpoint, found := b.Endpoint(brokersListener)
+	former, manned := s.posts[b.ID]
+	if b.ID == s.broker.config.BrokerID || !found || manned && former.registration == b.Registration {
+		return
+	}
+	if manned {
+		former.leave()
+	}
+	ctx, leave := context.WithCancel(ctx)
+	s.posts[b.ID] = post{b.Registration, leave}
+	id, registration := b.ID, b.Registration
+	address := net.JoinHostPort(endpoint.Host, strconv.Itoa(int(endpoint.Port)))
+	group.Go(func() error {
+		for ctx.Err() == nil {
+			began := time.Now()
+			if s.connect(ctx, address) {
+				s.report(ctx, id, registration)
+			}
+			// What held for a while is checked at once.
+			sleep(ctx, sentryPause-time.Since(began))
+		}
+		return nil
+	})
+}
+
+// connect holds a connection until it breaks. It tells whether there was none to be had because the port refuses.
+func (s *sentry) connect(ctx context.Context, address string) (refused bool) {
+	dial, cancel := context.WithTimeout(ctx, sentryPause)
+	conn, err := s.broker.config.Dial(dial, "tcp", address)
+	cancel()
+	if err != nil {
+		return errors.Is(err, syscall.ECONNREFUSED)
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	_, _ = conn.Read(make([]byte, 1)) // nobody sends anything
+	_ = conn.Close()
+	return false
+}
+
+// report says in the registry that a broker is gone.
+func (s *sentry) report(ctx context.Context, id meta.BrokerID, registration int64) {
+	ctx, cancel := context.WithTimeout(ctx, sentryPause) // the next round reports again
+	defer cancel()
+	ended, err := s.broker.cluster.ReportRefusal(ctx, s.broker.config.BrokerID, s.me, id, registration)
+	switch {
+	case errors.Is(err, context.Canceled):
+	case err != nil:
+		s.broker.logger.Warn("broker refuses connections, which was not reported", slog.Any("broker", id), slog.Any("err", err))
+	case ended:
+		s.broker.logger.Warn("broker is gone: its port refuses connections, so its registration is ended", slog.Any("broker", id), slog.Int64("registration", registration))
+	}
+}
+
+// sleep waits, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
