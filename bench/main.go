@@ -33,7 +33,7 @@ func main() {
 
 // options are what the command line sets.
 type options struct {
-	rows           string
+	rows, only     string
 	warmUp, during time.Duration
 	repeats        int
 	full           bool
@@ -61,6 +61,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	rows, err := chooseRows(o.rows)
 	if err != nil {
+		return err
+	}
+	if rows, err = choosePeers(rows, o.only); err != nil {
 		return err
 	}
 	if o.rdkafka == "" {
@@ -97,6 +100,7 @@ func parseOptions(args []string) (*options, error) {
 	o := &options{}
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	flags.StringVar(&o.rows, "rows", "", "rows to run, separated by commas; a name takes its variants too (B-P8 is B-P8/lz4 and so on); default: all")
+	flags.StringVar(&o.only, "peers", "", "peers to run beside tidemark, separated by commas, or none; default: those of each row")
 	flags.BoolVar(&o.full, "full", false, "the whole protocol: A B B A, more repeats, longer runs, memory touched before")
 	flags.DurationVar(&o.warmUp, "warm-up", 0, "load before a measurement (default 4s; 20s with -full)")
 	flags.DurationVar(&o.during, "measure", 0, "length of a measurement (default 8s; 60s with -full)")
@@ -153,4 +157,22 @@ func chooseRows(list string) ([]row, error) {
 		chosen = append(chosen, found...)
 	}
 	return chosen, nil
+}
+
+// choosePeers leaves rows those of their peers that a list names, all of them if it is empty.
+func choosePeers(rows []row, list string) ([]row, error) {
+	if list == "" {
+		return rows, nil
+	}
+	named := strings.Split(list, ",")
+	for _, name := range named {
+		if name != kafkaName && name != natsName && name != "none" {
+			return nil, fmt.Errorf("no peer is called %q: there are %s and %s, and none for neither", name, kafkaName, natsName)
+		}
+	}
+	rows = slices.Clone(rows)
+	for i := range rows {
+		rows[i].peers = slices.DeleteFunc(slices.Clone(rows[i].peers), func(p string) bool { return !slices.Contains(named, p) })
+	}
+	return rows, nil
 }

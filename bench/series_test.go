@@ -71,6 +71,22 @@ func TestChooseRows(t *testing.T) {
 	}
 }
 
+func TestChoosePeers(t *testing.T) {
+	rows, err := choosePeers([]row{{peers: besideBoth}, {peers: beside}}, natsName)
+	if err != nil || !slices.Equal(rows[0].peers, []string{natsName}) || len(rows[1].peers) != 0 {
+		t.Errorf("chose %v, %v", rows, err)
+	}
+	if len(besideBoth) != 2 || len(beside) != 1 {
+		t.Error("the matrix was changed")
+	}
+	if rows, err := choosePeers([]row{{peers: beside}}, "none"); err != nil || len(rows[0].peers) != 0 {
+		t.Errorf("chose %v, %v", rows, err)
+	}
+	if _, err := choosePeers(nil, "redpanda"); err == nil {
+		t.Error("a peer that is not there was chosen")
+	}
+}
+
 // TestMatrix: the rows that are wanted are there, each of them once, and each can be judged.
 func TestMatrix(t *testing.T) {
 	seen := map[string]bool{}
