@@ -76,5 +76,7 @@ func All() []Suite {
 		kafkaPython(),
 		aioKafka(),
 		kafkaJS(),
+		librdkafka(),
+		librdkafkaNoAutoCreate(),
 	}
 }

@@ -1,0 +1,212 @@
+package suites
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidemark-io/tidemark/compat"
+)
+
+const (
+	// librdkafkaJobs is how many numbers run at once. Most of them wait most of the time.
+	librdkafkaJobs = 5
+	// librdkafkaPatience bounds one number. The tests have timeouts of their own, which end nearly all of them earlier.
+	librdkafkaPatience = 6 * time.Minute
+)
+
+// librdkafka is the numbered tests of librdkafka, with the classic protocol of groups.
+func librdkafka() Suite {
+	return librdkafkaSuite("librdkafka", "default", true, []string{"0001", "0012", "0017", "0030", "0039", "0054", "0059", "0070", "0073"})
+}
+
+// librdkafkaNoAutoCreate is those few of the numbered tests that want a broker that creates no topic by itself.
+func librdkafkaNoAutoCreate() Suite {
+	return librdkafkaSuite("librdkafka-noautocreate", "noautocreate", false, nil)
+}
+
+func librdkafkaSuite(name, scenario string, autoCreate bool, ci []string) Suite {
+	return Suite{
+		Name:   name,
+		Source: "npm package " + compat.LibrdkafkaPackage + ", which ships the source of librdkafka 2.15.1",
+		Settings: []string{
+			fmt.Sprintf("auto.create.topics.enable=%t", autoCreate), "num.partitions=4", "log.cleaner.backoff.ms=1000",
+			// Several tests start two members and count on a first rebalance with both, as Kafka's default has it.
+			"group.initial.rebalance.delay.ms=3000",
+		},
+		Prepare: prepareLibrdkafka,
+		Run: func(ctx context.Context, s *Stage) ([]Result, error) {
+			return runLibrdkafka(ctx, s, scenario)
+		},
+		CI: ci,
+	}
+}
+
+// librdkafkaDir is shared by the suites that are built from the same source.
+func librdkafkaDir(dir string) string { return filepath.Join(filepath.Dir(dir), "rdkafka") }
+
+// prepareLibrdkafka builds the tests, and makes what they take for an installation of Apache Kafka.
+func prepareLibrdkafka(ctx context.Context, dir string) error {
+	shared := librdkafkaDir(dir)
+	built, err := compat.BuildLibrdkafka(ctx, shared)
+	if err != nil {
+		return err
+	}
+	make := exec.CommandContext(ctx, "make", fmt.Sprintf("-j%d", runtime.NumCPU()), "-C", "tests", "build")
+	make.Dir = built.Dir
+	if _, err := compat.Run(make, ""); err != nil {
+		return fmt.Errorf("build the tests of librdkafka: %w", err)
+	}
+	kafka, err := compat.OpenKafka()
+	if err != nil {
+		return err
+	}
+	bin := filepath.Join(shared, "kafka", "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return err
+	}
+	for script, class := range map[string]string{
+		"kafka-topics.sh": "org.apache.kafka.tools.TopicCommand", "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
+	} {
+		text := "#!/bin/sh\nexec '" + strings.Join(kafka.Command(ctx, class).Args, "' '") + "' \"$@\"\n"
+		if err := os.WriteFile(filepath.Join(bin, script), []byte(text), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runLibrdkafka runs the tests of a scenario, several processes at once.
+func runLibrdkafka(ctx context.Context, s *Stage, scenario string) ([]Result, error) {
+	shared := librdkafkaDir(s.Dir)
+	built, err := compat.BuildLibrdkafka(ctx, shared)
+	if err != nil {
+		return nil, err
+	}
+	plan, results, err := planLibrdkafka(filepath.Join(built.Dir, "tests"), scenario, s.Only)
+	if err != nil {
+		return nil, err
+	}
+	if scenario != "default" || s.Only != nil {
+		results = nil // what is left out is listed once
+	}
+	runner := librdkafkaRunner{built: built, kafka: filepath.Join(shared, "kafka"), scenario: scenario, addr: s.Addr}
+	var running sync.WaitGroup
+	var lock sync.Mutex
+	slots := make(chan struct{}, librdkafkaJobs)
+	for _, process := range plan {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			log, ended := runner.run(ctx, process)
+			lock.Lock()
+			defer lock.Unlock()
+			results = append(results, ended...)
+			fmt.Fprintf(s.Log, "\n--- librdkafka %s %s\n%s", process.number, process.subtest, log)
+		})
+	}
+	running.Wait()
+	return results, ctx.Err()
+}
+
+// librdkafkaRunner runs tests of one scenario against one broker.
+type librdkafkaRunner struct {
+	built    *compat.Librdkafka
+	kafka    string // what the tests take for an installation of Apache Kafka
+	scenario string
+	addr     string // of the broker
+}
+
+// run runs one process and returns what it printed and how each of its tests ended.
+func (r librdkafkaRunner) run(ctx context.Context, p librdkafkaProcess) (log []byte, results []Result) {
+	failed := func(detail string) (results []Result) {
+		for _, test := range p.tests {
+			results = append(results, Result{Test: test, Status: Failed, Detail: detail})
+		}
+		return results
+	}
+	home, err := os.MkdirTemp("", "librdkafka-"+p.number+"-")
+	if err != nil {
+		return nil, failed(err.Error())
+	}
+	defer os.RemoveAll(home)
+	config, report := filepath.Join(home, "test.conf"), filepath.Join(home, "report.json")
+	text := "metadata.broker.list=" + r.addr + "\ntest.topic.prefix=rdkafkatest" + p.number + "\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return nil, failed(err.Error())
+	}
+	ctx, cancel := context.WithTimeout(ctx, librdkafkaPatience)
+	defer cancel()
+	// -p1: no other test beside it in the process; -L: none that needs no broker.
+	cmd := command(ctx, filepath.Join(r.built.Dir, "tests", "test-runner"), "-p1", "-L", "-s", r.scenario)
+	cmd.Dir = home
+	cmd.Env = append(os.Environ(), "TESTS="+p.number, "TEST_KAFKA_VERSION=4.4.0.0", "TEST_CONSUMER_GROUP_PROTOCOL=classic",
+		"RDKAFKA_TEST_CONF="+config, "TEST_REPORT="+report, "BROKERS="+r.addr, "KAFKA_PATH="+r.kafka,
+		"LD_LIBRARY_PATH="+filepath.Join(r.built.Dir, "src")+":"+filepath.Join(r.built.Dir, "src-cpp"))
+	if p.subtest != "" {
+		cmd.Env = append(cmd.Env, "SUBTESTS="+p.subtest+":")
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Run()
+	log = escapes.ReplaceAll(out.Bytes(), nil)
+	ended, reportErr := readLibrdkafkaReport(report)
+	if reportErr != nil {
+		return log, failed(fmt.Sprintf("it ended without a report: %v", err))
+	}
+	for _, test := range p.tests {
+		results = append(results, librdkafkaResult(test, ended, string(log)))
+	}
+	return log, results
+}
+
+// escapes are the colours of a terminal.
+var escapes = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
+// librdkafkaEnd is how a test ended, as the report has it.
+type librdkafkaEnd struct {
+	State    string  `json:"state"`
+	Duration float64 `json:"duration"` // in seconds
+}
+
+func readLibrdkafkaReport(path string) (map[string]librdkafkaEnd, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var report struct{ Tests map[string]librdkafkaEnd }
+	if err := json.Unmarshal(text, &report); err != nil {
+		return nil, err
+	}
+	return report.Tests, nil
+}
+
+// librdkafkaResult makes a result of what the report says, and finds in the log why a test did not pass.
+func librdkafkaResult(name string, ended map[string]librdkafkaEnd, log string) Result {
+	test, _, _ := strings.Cut(name, "/")
+	end := ended[test]
+	result := Result{Test: name, Status: Failed, Detail: "it ended " + end.State, Took: time.Duration(end.Duration * float64(time.Second))}
+	switch end.State {
+	case "PASSED":
+		result.Status, result.Detail = Passed, ""
+	case "SKIPPED":
+		result.Status = Skipped
+		if match := regexp.MustCompile(`(?m)^\[` + test + `\s.*SKIPPING TEST: (.*)$`).FindStringSubmatch(log); match != nil {
+			result.Detail = "its own reason: " + match[1]
+		}
+	default:
+		if match := regexp.MustCompile(`(?m)^### Test "` + test + `.*" failed at (.*) at .*\n(.*)$`).FindStringSubmatch(log); match != nil {
+			result.Detail = match[1] + "\n" + match[2]
+		}
+	}
+	return result
+}
