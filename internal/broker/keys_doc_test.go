@@ -20,7 +20,7 @@ This page is made from the tables of the source: change those, then ` + "`go tes
 Tidemark has Kafka's keys wherever Kafka has one. Broker keys are given by a properties file (` + "`--config FILE`" + `), the
 environment (` + "`TIDEMARK_LOG_RETENTION_MS`" + ` for log.retention.ms) and flags (` + "`--set log.retention.ms=…`" + `), in rising
 precedence. Topic keys are given when a topic is created and changed at run time, as are those broker keys that say so:
-*per-broker* ones for one broker or as the default of all, *cluster-wide* ones as the default of all.
+*per-broker* ones for one broker by its id, *cluster-wide* ones for one broker or as the default of all.
 
 A topic's value is, in this order: what is set for the topic, the broker key named as its fallback, the default.
 Keys marked **no effect** are accepted, so that configurations made for Kafka work, and do nothing here.

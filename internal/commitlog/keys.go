@@ -383,7 +383,7 @@ func logKeys() []meta.ConfigKey {
 			Doc: "Default of the topics' log.flush.acks.",
 		},
 		{
-			Name: "log.storage.free.min.bytes", Type: meta.LongType, HasDefault: true, Default: "134217728", Valid: meta.AtLeast(0), Dynamic: meta.PerBroker,
+			Name: "log.storage.free.min.bytes", Type: meta.LongType, HasDefault: true, Default: "134217728", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide,
 			Doc: "Free bytes on the data directory's disk below which produce requests are refused, so that the registry and deletions keep working.",
 		},
 	})

@@ -31,8 +31,8 @@ type DynamicMode int8
 // The modes, as Kafka's documentation names them.
 const (
 	ReadOnly    DynamicMode = iota // only by a restart
-	PerBroker                      // for one broker, or as the cluster's default
-	ClusterWide                    // as the cluster's default only
+	PerBroker                      // for one broker by its id
+	ClusterWide                    // as the cluster's default, or for one broker by its id
 )
 
 // String is Kafka's documentation name of the mode.

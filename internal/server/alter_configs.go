@@ -163,9 +163,9 @@ func (t *ConfigTable) CheckBroker(broker string, values map[string]string) error
 		case key == nil:
 		case key.Dynamic == meta.ReadOnly:
 			readOnly = append(readOnly, name)
-		case key.Name == name && isListenerSecurity(name):
+		case key.Name == name && listenerSecurity[name]:
 			perListener = append(perListener, name)
-		case key.Dynamic == meta.PerBroker && key.Name != name && broker == "":
+		case key.Dynamic == meta.PerBroker && broker == "":
 			perBroker = append(perBroker, name)
 		}
 	}
@@ -174,8 +174,6 @@ func (t *ConfigTable) CheckBroker(broker string, values map[string]string) error
 		return refuseBroker("Cannot update these configs dynamically: " + bracketed(readOnly))
 	case len(perListener) > 0:
 		return refuseBroker("These security configs can be dynamically updated only per-listener using the listener prefix: " + bracketed(perListener))
-	case len(perBroker) > 0:
-		return refuseBroker("Cannot update these configs at default cluster level, broker id must be specified: " + bracketed(perBroker))
 	}
 	if _, set := values[minISRKey]; set && broker != "" {
 		return &controller.Refusal{
@@ -189,6 +187,9 @@ func (t *ConfigTable) CheckBroker(broker string, values map[string]string) error
 			}
 		}
 	}
+	if len(perBroker) > 0 {
+		return refuseBroker("Cannot update these configs at default cluster level, broker id must be specified: " + bracketed(perBroker))
+	}
 	return nil
 }
 
@@ -199,10 +200,12 @@ func refuseBroker(message string) error {
 // minISRKey lives in every partition's value (D8): a setting of one broker could mean nothing.
 const minISRKey = "min.insync.replicas"
 
-// isListenerSecurity tells whether a key concerns one listener's security, which can only be changed for a listener by
-// its name.
-func isListenerSecurity(name string) bool {
-	return strings.HasPrefix(name, "ssl.") || strings.HasPrefix(name, "sasl.") || name == "principal.builder.class"
+// listenerSecurity are the keys that can change only for a listener by its name, because the certificates of connections
+// that are open hang on them.
+var listenerSecurity = map[string]bool{
+	"ssl.keystore.type": true, "ssl.keystore.location": true, "ssl.keystore.password": true, "ssl.key.password": true,
+	"ssl.keystore.key": true, "ssl.keystore.certificate.chain": true, "ssl.truststore.type": true, "ssl.truststore.location": true,
+	"ssl.truststore.password": true, "ssl.truststore.certificates": true,
 }
 
 func bracketed(names []string) string { return "[" + strings.Join(names, ", ") + "]" }
