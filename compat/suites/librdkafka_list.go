@@ -33,6 +33,8 @@ func (t librdkafkaTest) off(scenario string) string {
 		return "not of a broker: runs alone, or on librdkafka's mock cluster"
 	case strings.Contains(t.flags, "TEST_F_MANUAL"):
 		return "librdkafka runs it by hand only"
+	case strings.Contains(t.name, "_share_consumer_"):
+		return "share groups are not served yet"
 	case librdkafkaKnown.MatchString(t.flags):
 		return "a known issue of librdkafka, which leaves it out too"
 	case !strings.Contains(t.scenario, scenario):

@@ -16,7 +16,7 @@ import (
 )
 
 // runTimeout bounds one suite on one broker.
-const runTimeout = 10 * time.Minute
+const runTimeout = 20 * time.Minute
 
 // secondRun is the detail of a test that failed once and passed when it was run again on the same broker.
 const secondRun = "on the second run"
