@@ -36,6 +36,7 @@ type options struct {
 	peer     string // a suites.Peer or "both"
 	only     string // names of tests with commas between
 	ci       bool
+	prepare  bool
 	document bool
 	inside   string // the file that the results go to: this process is in the namespace already
 	cache    string
@@ -49,6 +50,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.peer, "peer", "both", "the broker: tidemark, kafka or both")
 	flags.StringVar(&o.only, "only", "", "run these tests, with commas between, and keep no results")
 	flags.BoolVar(&o.ci, "ci", false, "run the tests that each suite names for CI, and keep no results")
+	flags.BoolVar(&o.prepare, "prepare", false, "fetch and build the suites, and run nothing")
 	flags.BoolVar(&o.document, "document", false, "run nothing: make docs/compatibility.md from the results that are there")
 	flags.StringVar(&o.cache, "cache", defaultCache(), "where suites that were fetched and built are kept")
 	flags.StringVar(&o.logs, "logs", filepath.Join(os.TempDir(), "compat-logs"), "where the output of suites and brokers goes")
@@ -127,6 +129,9 @@ func runAll(ctx context.Context, chosen []suites.Suite, o options) error {
 			problems = append(problems, fmt.Errorf("prepare %s: %w", s.Name, err))
 			continue
 		}
+		if o.prepare {
+			continue
+		}
 		for _, peer := range peers {
 			if err := runOne(ctx, s, peer, only, o, env); err != nil {
 				problems = append(problems, fmt.Errorf("%s on %s: %w", s.Name, peer, err))
@@ -136,7 +141,7 @@ func runAll(ctx context.Context, chosen []suites.Suite, o options) error {
 			}
 		}
 	}
-	if o.only == "" && !o.ci {
+	if o.only == "" && !o.ci && !o.prepare {
 		problems = append(problems, document())
 	}
 	return errors.Join(problems...)
