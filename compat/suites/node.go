@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 )
 
 // nodeVersion is the Node.js that runs the probes. It comes from npm too, so that the machine's own may be older.
@@ -15,9 +17,10 @@ const nodeVersion = "24.22.3"
 
 // nodeProbes is a client from npm with a probe program of ours.
 type nodeProbes struct {
-	pins    string   // file of pinned packages below compat/probes/node, in the form of a package.json
-	program string   // the probe program there
-	env     []string // beside the ordinary variables while packages are installed
+	pins    string            // file of pinned packages below compat/probes/node, in the form of a package.json
+	program string            // the probe program there
+	env     []string          // beside the ordinary variables while packages are installed
+	headers map[string]string // what is compiled wants these, each of a package of Debian's
 }
 
 // runtimeDir is where Node.js is, below the directory of Prepare.
@@ -37,6 +40,11 @@ func (p nodeProbes) prepare(ctx context.Context, dir string) error {
 	done, mark, err := prepared(dir, pins)
 	if done || err != nil {
 		return err
+	}
+	if p.headers != nil {
+		if err := missingPackages(p.headers); err != nil {
+			return err
+		}
 	}
 	npm, err := exec.LookPath("npm")
 	if err != nil {
@@ -91,4 +99,55 @@ func kafkaJS() Suite {
 		Prepare: probes.prepare,
 		Run:     probes.run,
 	}
+}
+
+func platformaticKafka() Suite {
+	probes := nodeProbes{pins: "platformatic-kafka.json", program: "platformatic_kafka_probes.js"}
+	return Suite{
+		Name:     "platformatic-kafka",
+		Source:   "npm @platformatic/kafka 2.12.1: probes of ours",
+		Settings: probeSettings(),
+		Listen:   probeListen,
+		Prepare:  probes.prepare,
+		Run:      probes.run,
+	}
+}
+
+// confluentKafkaJavaScript is compiled, with the librdkafka in its package, against the libraries of the system: what it would
+// fetch itself comes from elsewhere than a package registry.
+func confluentKafkaJavaScript() Suite {
+	probes := nodeProbes{
+		pins: "confluent-kafka-javascript.json", program: "confluent_kafka_javascript_probes.js",
+		env:     []string{"CKJS_LINKING=dynamic"},
+		headers: map[string]string{"openssl/ssl.h": "libssl-dev", "zlib.h": "zlib1g-dev", "zstd.h": "libzstd-dev"},
+	}
+	return Suite{
+		Name:     "confluent-kafka-javascript",
+		Source:   "npm @confluentinc/kafka-javascript 1.10.1: probes of ours",
+		Settings: probeSettings(),
+		Listen:   probeListen,
+		Prepare:  probes.prepare,
+		Run:      probes.run,
+	}
+}
+
+// missingPackages names the packages without which what is compiled would lack a part.
+func missingPackages(headers map[string]string) error {
+	packages := map[string]string{"make": "make", "g++": "g++", "python3": "python3"}
+	var missing []string
+	for program, name := range packages {
+		if _, err := exec.LookPath(program); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	for header, name := range headers {
+		if _, err := os.Stat(filepath.Join("/usr/include", header)); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	slices.Sort(missing)
+	return fmt.Errorf("install the packages %s", strings.Join(missing, ", "))
 }

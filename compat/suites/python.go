@@ -79,7 +79,7 @@ func kafkaPython() Suite {
 		},
 		CI: []string{"configs_of_topic", "offsets_listed", "record_parts", "produce_gzip", "produce_snappy", "produce_lz4", "produce_zstd",
 			"message_at_limit", "order_with_many_in_flight", "seek", "consumer_reconnects", "group_resumes_after_commit", "group_rebalances",
-			"group_static_member", "group_offsets_managed", "test_admin_integration::test_delete_records",
+			"group_offsets_managed", "test_admin_integration::test_delete_records",
 			"test_producer_integration::test_idempotent_producer"},
 		Prepare: probes.prepare(func(ctx context.Context, dir string) error { return kafkaPythonTests(ctx, dir, probes.python(dir)) }),
 		Run: func(ctx context.Context, s *Stage) ([]Result, error) {

@@ -76,6 +76,8 @@ func All() []Suite {
 		kafkaPython(),
 		aioKafka(),
 		kafkaJS(),
+		platformaticKafka(),
+		confluentKafkaJavaScript(),
 		librdkafka(),
 		librdkafkaNoAutoCreate(),
 	}

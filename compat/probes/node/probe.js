@@ -22,8 +22,8 @@ async function main (tests) {
     console.error(`no test is called ${unknown.join(', ')}; there are ${Object.keys(tests).join(', ')}`)
     process.exit(2)
   }
-  // A client may reject promises of its own that nobody awaits; that is no reason to end.
-  process.on('unhandledRejection', error => console.error('unhandled:', error))
+  // A client may reject promises of its own that nobody awaits, or throw in a callback; that is no reason to end.
+  for (const event of ['unhandledRejection', 'uncaughtException']) process.on(event, error => console.error(`${event}:`, error))
   for (const [test, body] of Object.entries(tests)) {
     if (args.length > 0 && !args.includes(test)) continue
     const outcome = await runOne(test, body, broker)
@@ -47,7 +47,7 @@ async function runOne (test, body, broker) {
     outcome.detail = String(error.stack ?? error).split('\n').slice(0, detailLines).join('\n')
   }
   clearTimeout(timer)
-  await Promise.race([Promise.allSettled(cleanups.reverse().map(cleanup => cleanup())), sleep(5000)])
+  await Promise.race([Promise.allSettled(cleanups.reverse().map(async cleanup => cleanup())), sleep(5000)])
   return { ...outcome, took_ms: Date.now() - started }
 }
 
