@@ -103,7 +103,7 @@ func TestClusterServesFromEveryBroker(t *testing.T) {
 // A broker of a cluster that is asked to command a lone one says what is missing.
 func TestPeerWithoutListener(t *testing.T) {
 	p := newPeers(1, nil)
-	if _, err := p.to(&meta.Broker{ID: 2}); err == nil || err.Error() != "broker 2 has no listener for brokers; it was started without cluster.brokers" {
+	if _, err := p.to(&meta.Broker{ID: 2}, commands); err == nil || err.Error() != "broker 2 has no listener for brokers; it was started without cluster.brokers" {
 		t.Error(err)
 	}
 }
@@ -220,5 +220,69 @@ func TestClusterHandsOff(t *testing.T) {
 	}
 	if self, found := image.Broker(2); !found || self.Fenced {
 		t.Errorf("the leaving broker is %+v", self)
+	}
+}
+
+// Three replicas hold the same; what was acknowledged by all of them survives the death of the leader, and the one that comes
+// back catches up and enters the ISR again.
+func TestClusterReplicates(t *testing.T) {
+	brokers := startCluster(t, 3)
+	seeds := kgo.SeedBrokers(brokers[0].Addrs()[0].String(), brokers[1].Addrs()[0].String(), brokers[2].Addrs()[0].String())
+	client := brokers[0].client(seeds, kgo.DefaultProduceTopic("copied"), kgo.RequiredAcks(kgo.AllISRAcks()))
+	two := "2"
+	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 1, 3, map[string]*string{"min.insync.replicas": &two}, "copied"); err != nil {
+		t.Fatal(err)
+	}
+	produce := func(from, to int) {
+		t.Helper()
+		for n := from; n < to; n++ {
+			if err := client.ProduceSync(t.Context(), kgo.StringRecord(fmt.Sprint(n))).FirstErr(); err != nil {
+				t.Fatalf("record %d: %v", n, err)
+			}
+		}
+	}
+	await := func(what string, b *running, satisfied func(*meta.Partition) bool) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := b.state.until(ctx, func(image *meta.Image) bool {
+			topic, known := image.Topic("copied")
+			return known && topic.Partition(0) != nil && satisfied(topic.Partition(0))
+		}); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	produce(0, 50)
+	var leader meta.BrokerID
+	await("a leader", brokers[0], func(p *meta.Partition) bool { leader = p.Leader; return len(p.ISR) == 3 })
+	dead := brokers[leader-1]
+	witness := brokers[leader%3]
+	dead.close()
+	await("another leader", witness, func(p *meta.Partition) bool {
+		return p.Leader != leader && p.Leader != meta.NoBroker && len(p.ISR) == 2
+	})
+	produce(50, 100)
+
+	again := launch(t, dead.dir, nil, func(c *Config) { c.BrokerID, c.Cluster, c.Registry = leader, dead.config.Cluster, dead.config.Registry })
+	again.wait()
+	await("the old leader is in sync again", witness, func(p *meta.Partition) bool { return len(p.ISR) == 3 })
+	produce(100, 150)
+	brokers[leader-1] = again
+	ends := make(map[int64]int)
+	for _, b := range brokers {
+		topic, _ := witness.state.load().Topic("copied")
+		r, found := b.table.Get(topic.ID, 0)
+		if !found {
+			t.Fatalf("broker %d has no replica", b.config.BrokerID)
+		}
+		ends[r.EndOffset()]++
+	}
+	if ends[150] != 3 {
+		t.Errorf("replicas by log end: %v", ends)
+	}
+	for i, value := range witness.read("copied", 0, 150) {
+		if value != fmt.Sprint(i) {
+			t.Fatalf("at %d: %q", i, value)
+		}
 	}
 }

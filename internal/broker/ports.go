@@ -89,6 +89,17 @@ func (b *Broker) listen(ctx context.Context) (_ *ports, err error) {
 	return p, nil
 }
 
+// advertise makes every client be told what the registry has: in a cluster all brokers must say the same of each (D16).
+func (b *Broker) advertise(p *ports) {
+	for _, e := range b.endpoints() {
+		for i := range p.clients {
+			if p.clients[i].Name == e.Listener {
+				p.clients[i].Host, p.clients[i].Port = e.Host, e.Port
+			}
+		}
+	}
+}
+
 // close closes what is still open: whoever serves a listener closes it too.
 func (p *ports) close() error {
 	all := p.admin

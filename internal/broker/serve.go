@@ -74,6 +74,9 @@ func (b *Broker) admit(ctx, background context.Context, ports *ports) error {
 		return nil //nolint:nilerr // a stop that was asked for, or the failure that background reports
 	}
 	phase.End()
+	if len(b.config.Cluster) > 1 {
+		b.advertise(ports)
+	}
 	s, err := server.New(b.serverConfig(ports))
 	if err != nil {
 		return fmt.Errorf("server: %w", err)

@@ -159,8 +159,13 @@ func (b *Broker) assemble(ctx context.Context) (err error) {
 		images: newImages(b.logs.ClusterID()), broker: b.config.BrokerID, cluster: b.cluster, keys: b.configs, logger: b.logger,
 		slot: make(chan struct{}, 1),
 	}
+	b.peers = newPeers(b.config.BrokerID, b.config.Dial)
+	var others replica.Leaders
+	if len(b.config.Cluster) > 1 {
+		others = leaders{b}
+	}
 	b.table, err = replica.NewTable(replica.Config{
-		Broker: b.config.BrokerID, Logs: b.logs, TopicConfig: b.state.topicConfig, ISR: b.state, Roles: roles{b}, Logger: b.logger,
+		Broker: b.config.BrokerID, Leaders: others, Lease: b.leaseLength(), Logs: b.logs, TopicConfig: b.state.topicConfig, ISR: b.state, Roles: roles{b}, Logger: b.logger,
 		Registerer: b.gatherer,
 		Fetch: replica.FetchConfig{
 			Wait: b.duration("replica.fetch.wait.max.ms"), BytesMin: int32(b.setting("replica.fetch.min.bytes")),
@@ -194,7 +199,6 @@ func (b *Broker) assemble(ctx context.Context) (err error) {
 	if err := b.registerMetrics(); err != nil {
 		return err
 	}
-	b.peers = newPeers(b.config.BrokerID, b.config.Dial)
 	b.running.Store(&parts{b.embedded, b.state, b.table, b.disk})
 	return b.logs.Arm()
 }

@@ -20,7 +20,7 @@ import (
 // to keep.
 func (s *Server) served() []handler {
 	if s.config.Apply != nil {
-		return []handler{answer(s.apiVersions), private(wire.KeyApply, s.apply)}
+		return []handler{overlapping(wire.KeyFetch, s.fetch), answer(s.apiVersions), private(wire.KeyApply, s.apply)}
 	}
 	handlers := []handler{
 		overlapping(wire.KeyProduce, s.produce),

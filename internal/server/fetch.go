@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -48,6 +49,7 @@ type fetchCall struct {
 
 	context   fetchContext
 	isolation replica.Isolation
+	follower  *follower // nil for a consumer
 	bytesMin  int64
 	bytesMax  int64
 	wait      time.Duration
@@ -72,11 +74,28 @@ type fetchState struct {
 
 	// Sums over the results.
 	bytes     int64 // of records
-	failed    bool  // a read failed, or found the reader's log diverging: not to be waited upon
+	failed    bool  // a read failed, or found the reader's log diverging, or has news for a follower: not to be waited upon
 	readables int   // partitions that could be read
 }
 
 var fetchStates = sync.Pool{New: func() any { return new(fetchState) }}
+
+// follower is the other broker that fetches, in a broker epoch (KIP-903).
+type follower struct {
+	broker meta.BrokerID
+	epoch  int64
+}
+
+// followerOf is the broker that a request says it comes from; nil for a consumer.
+func followerOf(req *kmsg.FetchRequest) *follower {
+	switch {
+	case req.ReplicaState.ID >= 0:
+		return &follower{meta.BrokerID(req.ReplicaState.ID), req.ReplicaState.Epoch}
+	case req.ReplicaID >= 0:
+		return &follower{meta.BrokerID(req.ReplicaID), -1}
+	}
+	return nil
+}
 
 // fetchResult is what was found for one partition.
 type fetchResult struct {
@@ -84,6 +103,7 @@ type fetchResult struct {
 	replica *replica.Replica // nil if there is none here
 	read    replica.ReadResult
 	code    int16
+	bounds  bool // also with this error the log's bounds are told: a follower outside them needs to know
 }
 
 func (r *fetchResult) recordBytes() int64 { return r.read.Records.Bytes() }
@@ -94,7 +114,7 @@ func (r *fetchResult) logStart() int64      { return r.orUnset(r.read.LogStart) 
 func (r *fetchResult) lastStable() int64    { return r.orUnset(r.read.LastStable) }
 
 func (r *fetchResult) orUnset(offset int64) int64 {
-	if r.code != 0 || r.replica == nil {
+	if (r.code != 0 && !r.bounds) || r.replica == nil {
 		return -1
 	}
 	return offset
@@ -107,8 +127,8 @@ func (call *fetchCall) begin(req *kmsg.FetchRequest) bool {
 	case req.IsolationLevel != int8(replica.ReadUncommitted) && req.IsolationLevel != int8(replica.ReadCommitted):
 		call.context.code = kerr.InvalidRequest.Code
 		return false
-	case req.ReplicaID >= 0 || req.ReplicaState.ID >= 0:
-		// Only brokers fetch as replicas, and they do so on their own listener.
+	case (followerOf(req) != nil) != (call.server.config.Apply != nil):
+		// Only brokers fetch as replicas, and they do so on their own listener (D16).
 		call.parts = appendAsked(call.parts, req)
 		call.results = resized(call.results, len(call.parts))
 		for i := range call.results {
@@ -116,7 +136,7 @@ func (call *fetchCall) begin(req *kmsg.FetchRequest) bool {
 		}
 		return false
 	}
-	call.isolation = replica.Isolation(req.IsolationLevel)
+	call.isolation, call.follower = replica.Isolation(req.IsolationLevel), followerOf(req)
 	call.bytesMax = int64(max(min(req.MaxBytes, call.server.config.FetchBytesMax), 0))
 	call.bytesMin = min(int64(max(req.MinBytes, 0)), call.bytesMax)
 	call.wait = time.Duration(req.MaxWaitMillis) * time.Millisecond
@@ -169,19 +189,32 @@ func (call *fetchCall) readPart(image *meta.Image, part *fetchPart, result *fetc
 	}
 	call.readables++
 	if result.replica, err = call.server.replicaOf(result.topic, part.partition); err == nil {
-		result.read, err = result.replica.Read(replica.ReadRequest{
-			Offset: part.offset, BytesMax: int32(max(bytesMax, 0)), Isolation: call.isolation,
-			CurrentEpoch: part.currentEpoch, LastFetchedEpoch: part.lastFetchedEpoch, MinOne: minOne,
-		})
+		result.read, err = call.readReplica(result.replica, part, int32(max(bytesMax, 0)), minOne)
 	}
 	if err != nil {
 		result.code = codeOf(err)
+		result.bounds = call.follower != nil && errors.Is(err, replica.ErrOffsetOutOfRange)
 		if unexpected(result.code) {
 			call.server.log.Error("fetch failed", slog.String("topic", result.topic.Name),
 				slog.Int("partition", int(part.partition)), slog.Any("err", err))
 		}
 	}
-	call.failed = call.failed || result.code != 0 || result.read.Diverging != nil
+	call.failed = call.failed || result.code != 0 || result.read.Diverging != nil || result.read.News
+}
+
+// readReplica reads for a consumer up to the bound of its isolation level, for a follower up to the log's end.
+func (call *fetchCall) readReplica(r *replica.Replica, part *fetchPart, bytesMax int32, minOne bool) (replica.ReadResult, error) {
+	if call.follower == nil {
+		return r.Read(replica.ReadRequest{
+			Offset: part.offset, BytesMax: bytesMax, Isolation: call.isolation, CurrentEpoch: part.currentEpoch,
+			LastFetchedEpoch: part.lastFetchedEpoch, MinOne: minOne,
+		})
+	}
+	return r.ReadForFollower(replica.FollowerRead{
+		Broker: call.follower.broker, BrokerEpoch: call.follower.epoch, Offset: part.offset, LogStart: part.logStart,
+		CurrentEpoch: part.currentEpoch, LastFetchedEpoch: part.lastFetchedEpoch, KnownHigh: part.knownHigh,
+		BytesMax: bytesMax, MinOne: minOne,
+	})
 }
 
 // satisfied tells whether what was read is an answer, or worth waiting upon.

@@ -36,6 +36,8 @@ type fetchPart struct {
 	bytesMax         int32
 	currentEpoch     meta.Epoch
 	lastFetchedEpoch meta.Epoch
+	logStart         int64 // of a follower
+	knownHigh        int64 // the high watermark that a follower knows, -1 if it does not say
 
 	cached *cachedPart // of the session; nil outside one
 }
@@ -154,10 +156,15 @@ func appendAsked(parts []fetchPart, req *kmsg.FetchRequest) []fetchPart {
 }
 
 func askedPart(t *kmsg.FetchRequestTopic, p *kmsg.FetchRequestTopicPartition) fetchPart {
-	return fetchPart{
+	part := fetchPart{
 		fetchKey: fetchKey{t.Topic, t.TopicID, p.Partition}, offset: p.FetchOffset, bytesMax: p.PartitionMaxBytes,
 		currentEpoch: meta.Epoch(p.CurrentLeaderEpoch), lastFetchedEpoch: meta.Epoch(p.LastFetchedEpoch),
+		logStart: p.LogStartOffset, knownHigh: p.HighWatermark,
 	}
+	if part.knownHigh == math.MaxInt64 { // the field is left out (KIP-1166)
+		part.knownHigh = -1
+	}
+	return part
 }
 
 // nextEpoch follows an epoch: 0 and −1 have meanings of their own, so the last one is followed by 1.
@@ -221,7 +228,7 @@ func (s *fetchSession) newsLocked(cached *cachedPart, r *fetchResult) bool {
 	if cached.logStart != r.logStart() {
 		cached.logStart, news = r.logStart(), true
 	}
-	if r.code != 0 || r.read.Diverging != nil {
+	if r.code != 0 || r.read.Diverging != nil || r.read.News {
 		cached.highWatermark, news = -1, true
 	}
 	if bytes > 0 {

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -223,5 +224,18 @@ func TestPeerRefusesBadAnswers(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+func TestFetchCodesAreKafkas(t *testing.T) {
+	for code, want := range map[int16]*kerr.Error{
+		CodeOffsetOutOfRange: kerr.OffsetOutOfRange, CodeNotLeaderOrFollower: kerr.NotLeaderForPartition,
+		CodeFetchSessionIDNotFound: kerr.FetchSessionIDNotFound, CodeInvalidFetchSessionEpoch: kerr.InvalidFetchSessionEpoch,
+		CodeFencedLeaderEpoch: kerr.FencedLeaderEpoch, CodeUnknownLeaderEpoch: kerr.UnknownLeaderEpoch,
+		CodeFetchSessionTopicIDError: kerr.FetchSessionTopicIDError,
+	} {
+		if code != want.Code {
+			t.Errorf("%s is %d, here %d", want.Message, want.Code, code)
+		}
 	}
 }

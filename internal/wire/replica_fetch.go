@@ -26,6 +26,17 @@ type ReplicaFetch struct {
 	Forgotten  []TopicPartition
 }
 
+// Codes of a leader's answer that a follower acts on; Kafka's numbers. Any other one is tried again later.
+const (
+	CodeOffsetOutOfRange         int16 = 1
+	CodeNotLeaderOrFollower      int16 = 6
+	CodeFetchSessionIDNotFound   int16 = 70
+	CodeInvalidFetchSessionEpoch int16 = 71
+	CodeFencedLeaderEpoch        int16 = 74
+	CodeUnknownLeaderEpoch       int16 = 75
+	CodeFetchSessionTopicIDError int16 = 106
+)
+
 // TopicPartition names a partition by its topic's id.
 type TopicPartition struct {
 	Topic     [16]byte
