@@ -279,6 +279,11 @@ func (l *link) readAnswer() error {
 		return err
 	}
 	l.mu.Lock()
+	if l.mu.err != nil { // the calls have ended meanwhile
+		defer l.mu.Unlock()
+		buffer.Release()
+		return l.mu.err
+	}
 	l.mu.calls = l.mu.calls[1:]
 	dropped := c.abandoned
 	if !dropped {

@@ -197,6 +197,44 @@ func TestPeerReconnects(t *testing.T) {
 	})
 }
 
+// stubborn is a connection whose reads do not end when it is closed, as one that has its bytes already.
+type stubborn struct{ net.Conn }
+
+func (stubborn) Close() error { return nil }
+
+// An answer that arrives while its call is being ended goes nowhere.
+func TestPeerClosedWhileAnswerArrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		p := NewPeer(PeerConfig{Dial: func(context.Context) (net.Conn, error) { return stubborn{near}, nil }})
+		done := make(chan error)
+		go func() {
+			_, err := apply(t.Context(), p)
+			done <- err
+		}()
+		var head [4]byte
+		if _, err := io.ReadFull(far, head[:]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.CopyN(io.Discard, far, int64(binary.BigEndian.Uint32(head[:]))); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := far.Write([]byte{0, 0, 0, 6, 0, 0, 0, 1}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // for the body
+		p.Close()
+		if err := <-done; !errors.Is(err, ErrPeer) {
+			t.Errorf("the call: %v", err)
+		}
+		if _, err := far.Write([]byte("hi")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		_ = near.Close()
+	})
+}
+
 func TestPeerRefusesBadAnswers(t *testing.T) {
 	for name, raw := range map[string][]byte{
 		"too long":  {0x7f, 0, 0, 0, 0, 0, 0, 1},
