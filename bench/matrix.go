@@ -177,7 +177,7 @@ func codecRow(c codec) row {
 	}
 }
 
-// fsyncVariant is B-P9: a batch of 64 records of 1 KiB from each producer in flight.
+// fsyncVariant is B-P9: each producer has at most 128 records of 1 KiB unanswered.
 func fsyncVariant(id, what string, producers, partitions int) row {
 	r := row{
 		id: id, what: what, unit: mibPerSecond, peers: besideBoth, durable: true,

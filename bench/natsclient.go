@@ -77,28 +77,6 @@ func (natsClient) produce(ctx context.Context, addr string, l load) (*generator,
 	}, nil
 }
 
-// natsBatch publishes values to one subject and waits until all of them are acknowledged.
-func natsBatch(ctx context.Context, js jetstream.JetStream, subject string, values [][]byte) error {
-	futures := make([]jetstream.PubAckFuture, 0, len(values))
-	for _, v := range values {
-		future, err := js.PublishAsync(subject, v, jetstream.WithStallWait(10*time.Second))
-		if err != nil {
-			return err
-		}
-		futures = append(futures, future)
-	}
-	for _, f := range futures {
-		select {
-		case <-f.Ok():
-		case err := <-f.Err():
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
 // natsPipe sends into a stream and receives from it in order, for the latency rows.
 func natsPipe(ctx context.Context, addr, topic string, received func([]byte)) (*pipe, error) {
 	sender, js, err := natsConnect(addr)

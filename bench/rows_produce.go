@@ -4,12 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // produceRow is a load as fast as its client goes.
@@ -91,11 +86,16 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// fsyncBatch is how many records of 1 KiB a producer of B-P9 sends at once; it sends the next when they are answered.
-const fsyncBatch = 64
+// The load of B-P9: each producer may have fsyncPending records of 1 KiB unanswered, half of them on their way and half
+// gathering behind them, so that a client's own work is beside the disk's and not between two syncs. The raw loop has
+// fsyncBatch of each writer in every round.
+const (
+	fsyncBatch   = 64
+	fsyncPending = 2 * fsyncBatch
+)
 
-// fsyncRow is producers whose records are on the disk when they are answered, each with one batch in flight, and the raw
-// group commit of as many writers before and after.
+// fsyncRow is producers whose records are on the disk when they are answered, and the raw group commit of as many writers
+// before and after.
 func fsyncRow(ctx context.Context, s *stage) (m measurement, err error) {
 	r := s.row
 	var raw, rawP99 []float64
@@ -112,17 +112,16 @@ func fsyncRow(ctx context.Context, s *stage) (m measurement, err error) {
 		if err := s.client.create(ctx, b.addr(), t); err != nil {
 			return err
 		}
-		var batches batchLoad
-		if err := batches.start(ctx, s, b.addr()); err != nil {
+		load, err := startBounded(ctx, s, b.addr())
+		if err != nil {
 			return err
 		}
-		g := &generator{count: func(context.Context) (int64, error) { return batches.acked.Load(), nil }}
-		err := s.window(ctx, b, g, &m)
+		err = s.window(ctx, b, &generator{count: load.count}, &m)
 		from := time.Now().Add(-time.Duration(m.Seconds * float64(time.Second)))
-		if err = errors.Join(err, batches.stop()); err != nil {
+		if err = errors.Join(err, load.stop()); err != nil {
 			return err
 		}
-		took := batches.since(from)
+		took := load.since(from)
 		m.P50, m.P99, m.P999 = quantile(took, 0.5), quantile(took, 0.99), quantile(took, 0.999)
 		return nil
 	})
@@ -133,120 +132,6 @@ func fsyncRow(ctx context.Context, s *stage) (m measurement, err error) {
 	m.Raw = median(raw)
 	m.tell(rawRoundP99, median(rawP99))
 	return m, err
-}
-
-// batchLoad is producers each of which sends a batch, waits for its answer and sends the next.
-type batchLoad struct {
-	acked   atomic.Int64 // records
-	cancel  context.CancelFunc
-	running sync.WaitGroup
-
-	mu     sync.Mutex
-	failed error
-	took   []batchTime
-}
-
-type batchTime struct {
-	ended time.Time
-	took  time.Duration
-}
-
-// pusher sends one batch to a partition and returns when it is answered.
-type pusher struct {
-	push  func(ctx context.Context, partition int, values [][]byte) error
-	close func()
-}
-
-func (l *batchLoad) start(ctx context.Context, s *stage, addr string) error {
-	ctx, l.cancel = context.WithCancel(ctx)
-	values := payloads(s.row.recordBytes)[:fsyncBatch]
-	for w := range s.row.producers {
-		p, err := openPusher(s.peer, addr)
-		if err != nil {
-			return errors.Join(err, l.stop())
-		}
-		l.running.Go(func() {
-			defer p.close()
-			for round := 0; ctx.Err() == nil; round++ {
-				sent := time.Now()
-				err := p.push(ctx, partitionOf(w, round, s.row.partitions), values)
-				if ctx.Err() != nil {
-					return
-				}
-				now := time.Now()
-				l.mu.Lock()
-				l.failed = errors.Join(l.failed, err)
-				l.took = append(l.took, batchTime{now, now.Sub(sent)})
-				l.mu.Unlock()
-				if err != nil {
-					return
-				}
-				l.acked.Add(fsyncBatch)
-			}
-		})
-	}
-	return nil
-}
-
-func (l *batchLoad) stop() error {
-	l.cancel()
-	l.running.Wait()
-	return l.failed
-}
-
-// since are the times of the batches that were answered after a moment, sorted.
-func (l *batchLoad) since(from time.Time) []time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var out []time.Duration
-	for _, b := range l.took {
-		if b.ended.After(from) {
-			out = append(out, b.took)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-func openPusher(p peer, addr string) (pusher, error) {
-	if p.name() == natsName {
-		conn, js, err := natsConnect(addr)
-		if err != nil {
-			return pusher{}, err
-		}
-		return pusher{
-			push: func(ctx context.Context, partition int, values [][]byte) error {
-				return natsBatch(ctx, js, subject(benchTopic, partition), values)
-			},
-			close: conn.Close,
-		}, nil
-	}
-	// Flushing by hand makes one batch of what was produced since.
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(benchTopic), kgo.DisableIdempotentWrite(), kgo.ManualFlushing(),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression()))
-	if err != nil {
-		return pusher{}, err
-	}
-	return pusher{
-		push: func(ctx context.Context, partition int, values [][]byte) error {
-			var failed atomic.Pointer[error]
-			for _, v := range values {
-				cl.Produce(ctx, &kgo.Record{Value: v, Partition: int32(partition)}, func(_ *kgo.Record, err error) {
-					if err != nil {
-						failed.CompareAndSwap(nil, &err)
-					}
-				})
-			}
-			if err := cl.Flush(ctx); err != nil {
-				return err
-			}
-			if err := failed.Load(); err != nil {
-				return fmt.Errorf("produce: %w", *err)
-			}
-			return nil
-		},
-		close: cl.Close,
-	}, nil
 }
 
 // spreadRate is the load of B-S1: 50 MiB/s of 1 KiB records.
