@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -51,6 +52,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return serveNull(ctx, out)
 		case drainCommand:
 			return serveDrain(ctx, out)
+		case "build-rdkafka":
+			return buildRdkafka(ctx, out)
 		case "render":
 			return render(args[1:], out)
 		}
@@ -94,6 +97,19 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fmt.Fprintf(out, "%d processors, congestion control %s, %s warm-up, %s measured, order %s\n\n",
 		runtime.NumCPU(), s.report.Congestion, o.warmUp, o.during, strings.Join(order([]string{"A", "B"}, o), " "))
 	return s.run(ctx, rows)
+}
+
+// buildRdkafka builds librdkafka's performance tool, or finds it built, where compat/ keeps it, and prints its path.
+func buildRdkafka(ctx context.Context, out io.Writer) error {
+	caches, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	path, err := compat.RdkafkaPerformance(ctx, filepath.Join(caches, "tidemark-compat", "rdkafka"))
+	if err == nil {
+		fmt.Fprintln(out, path)
+	}
+	return err
 }
 
 func parseOptions(args []string) (*options, error) {
