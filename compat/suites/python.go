@@ -235,3 +235,15 @@ func aioKafka() Suite {
 		Run:      probes.run,
 	}
 }
+
+func confluentKafkaPython() Suite {
+	probes := pythonProbes{pins: "confluent-kafka-python.txt", program: "confluent_kafka_python_probes.py"}
+	return Suite{
+		Name:     "confluent-kafka-python",
+		Source:   "PyPI confluent-kafka 2.16.1: probes of ours",
+		Settings: probeSettings(),
+		Listen:   probeListen,
+		Prepare:  probes.prepare(nil),
+		Run:      probes.run,
+	}
+}

@@ -75,6 +75,7 @@ func All() []Suite {
 		kafkaGo(),
 		kafkaPython(),
 		aioKafka(),
+		confluentKafkaPython(),
 		kafkaJS(),
 		platformaticKafka(),
 		confluentKafkaJavaScript(),
