@@ -151,7 +151,7 @@ func BenchmarkAppendLogs(b *testing.B) {
 func benchAppendLogs(b *testing.B, writers int) {
 	disk, dir := vfs.NewDisk(vfs.Options{}), b.TempDir()
 	syncer := NewSyncer(disk, dir)
-	syncer.SyncAllAllowed = func() bool { return true }
+	syncer.SyncAllAllowed = littleUnwritten
 	runSyncer(b, syncer)
 	batch := benchBatch(b, 1<<10)
 	logs, synced, own := make([]*Log, writers), make([]func(int64), writers), make([]record.Batch, writers)

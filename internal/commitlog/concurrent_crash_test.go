@@ -40,8 +40,9 @@ func cutUnderLoad(t *testing.T, seed uint64) {
 	}
 	// One log of four clients, or four logs of one client each, which a round syncs one by one or with one SyncAll.
 	logs := make([]*Log, 1+3*random.IntN(2))
-	config.FlushAcks = random.IntN(2) == 0
-	d.syncer.holder.costs.each = time.Hour
+	all := random.IntN(2) == 0
+	d.syncer.SyncAllAllowed = func() bool { return all }
+	d.syncer.holder.costs = syncCosts{each: syncCost{took: time.Hour, rounds: syncTrialRounds}}
 	for p := range logs {
 		var err error
 		if logs[p], err = d.Open("topic", topicID(1), int32(p), config); err != nil {
@@ -73,16 +74,16 @@ func cutUnderLoad(t *testing.T, seed uint64) {
 			}
 		}
 	})
-	all := make([]*loadClient, 4)
-	for i := range all {
+	loads := make([]*loadClient, 4)
+	for i := range loads {
 		c := &loadClient{id: int64(i + 1), acked: map[int64]record.Batch{}}
-		all[i] = c
+		loads[i] = c
 		clients.Go(func() { c.run(ctx, logs[i%len(logs)], d.clock.ms()) })
 	}
 	clients.Wait()
 	stop()
 	background.Wait()
-	for _, c := range all {
+	for _, c := range loads {
 		if !errors.Is(c.err, vfs.ErrCrashed) {
 			t.Errorf("client %d ended with %v", c.id, c.err)
 		}
@@ -95,9 +96,9 @@ func cutUnderLoad(t *testing.T, seed uint64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		own := all
+		own := loads
 		if len(logs) > 1 {
-			own = all[p : p+1]
+			own = loads[p : p+1]
 		}
 		checkAcked(t, &opened{Log: reopened, t: t, clock: again.clock}, own)
 	}

@@ -143,11 +143,11 @@ func OpenManager(o ManagerOptions) (*Manager, error) {
 	m.mu.quarantined = map[PartitionName]error{}
 	m.mu.unfinished = map[PartitionName]struct{}{}
 	m.mu.highWatermark = (*Log).EndOffset
-	m.syncer.SyncAllAllowed = m.allFlushAcks
 	if err := makeDirectory(o.FS, o.Dir); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnwritable, err)
 	}
 	if _, real := o.FS.(*vfs.Disk); real {
+		m.syncer.SyncAllAllowed = littleUnwritten
 		lock, err := lockDirectory(o.Dir)
 		if err != nil {
 			return nil, err
@@ -345,17 +345,6 @@ func (m *Manager) Summary() RecoverySummary {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.summary
-}
-
-func (m *Manager) allFlushAcks() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, l := range m.mu.logs {
-		if !l.settings.Load().FlushAcks {
-			return false
-		}
-	}
-	return true
 }
 
 // logOptions are the options of one of the directory's logs.

@@ -16,8 +16,8 @@ const (
 	// syncAllAbove is the number of logs above which one SyncAll is taken to cost less than a sync of each file where
 	// nothing has been measured: when a data directory is closed.
 	syncAllAbove = 64
-	// syncAllRetry is how long a Syncer that has found SyncAll to be the slower way leaves it alone.
-	syncAllRetry = 10 * time.Second
+	// unwrittenBytesMax is how much the system may have left to write, for whomever, where a round uses SyncAll.
+	unwrittenBytesMax = 8 << 20
 )
 
 // Syncer groups the syncs of the logs of one data directory: while a round runs, requests gather for the next one, and a
@@ -27,18 +27,30 @@ type Syncer struct {
 	dir  string
 	slot chan struct{} // one slot: its holder runs a round
 	kick chan struct{} // wakes Run
-	// SyncAllAllowed tells whether a round of several logs may use SyncAll, which also writes what nobody asked for:
-	// where every topic asks. Nil means never.
+	// SyncAllAllowed tells whether a round of several logs may use SyncAll now, which also writes what nobody asked for.
+	// Nil means never.
 	SyncAllAllowed func() bool
 
 	mu struct {
 		sync.Mutex
 		next *syncRound // gathers requests; nil when there are none
 	}
-	holder struct { // belongs to the holder of the slot
-		crowd int           // appends that the last round released, and those that had come too late for it
-		took  time.Duration // how long the syncs of the last round took
-		costs syncCosts
+	holder syncHolder // belongs to the holder of the slot
+}
+
+// syncHolder is what the leader of a round knows of those before it.
+type syncHolder struct {
+	crowd int           // appends that the last round released, and those that had come too late for it
+	took  time.Duration // how long the last round took
+	least time.Duration // about the least that one has taken of late: what it costs however little it writes
+	costs syncCosts
+}
+
+// noteRound takes in what a round took. The least forgets: a disk that has become slow is known after some thirty rounds.
+func (h *syncHolder) noteRound(took time.Duration) {
+	h.took = took
+	if h.least += h.least / 32; h.least == 0 || took < h.least {
+		h.least = took
 	}
 }
 
@@ -54,6 +66,13 @@ type syncRound struct {
 // NewSyncer makes the Syncer of the logs below dir.
 func NewSyncer(fsys vfs.FS, dir string) *Syncer {
 	return &Syncer{fs: fsys, dir: dir, slot: make(chan struct{}, 1), kick: make(chan struct{}, 1)}
+}
+
+// littleUnwritten tells whether a SyncAll has little to write besides what is asked for: a disk writes unwrittenBytesMax in
+// tens of milliseconds.
+func littleUnwritten() bool {
+	n, err := vfs.UnwrittenBytes()
+	return err == nil && n <= unwrittenBytesMax
 }
 
 // Request asks for a sync of the log in the background; hooks tell of it. It is done by Run.
@@ -98,37 +117,39 @@ func (s *Syncer) join(l *Log, appends int) *syncRound {
 
 // gather gives the appends that the last round has released the time to come back before the next one starts. Producers
 // send again as soon as they are answered: a round that starts with the first of them leaves the others to the round
-// after, and each waits for two syncs instead of one. The wait ends when the whole crowd is there, when nobody has come
-// for a quarter of the time that a sync takes, and at the latest after that time: it then has cost those who wait as much
-// as the round that it was to spare the others.
+// after, and each waits for two syncs instead of one.
+//
+// It waits for the whole crowd for as long as a round costs that writes little: that is what a second one would cost more.
+// Then half of the crowd is enough: the other half gets ready while the disk is busy with this one. It gives up when nobody
+// comes for a quarter of the time that the last round took, and at the latest after that time.
 func (s *Syncer) gather() {
-	s.mu.Lock()
-	round := s.mu.next
-	latest := min(s.holder.took, gatherMax)
-	if round == nil || round.appends >= s.holder.crowd || latest <= 0 {
-		s.mu.Unlock()
-		return
-	}
-	here := round.appends
-	round.wanted = s.holder.crowd
-	s.mu.Unlock()
 	started := time.Now()
-	late := time.NewTimer(latest / 4)
-	defer late.Stop()
-	for {
+	longest := min(s.holder.took, gatherMax)
+	wanted, patience := s.holder.crowd, min(s.holder.least, gatherMax)
+	for patience > 0 {
+		s.mu.Lock()
+		round := s.mu.next
+		if round == nil || round.appends >= wanted {
+			s.mu.Unlock()
+			return
+		}
+		round.wanted = wanted
+		here, full := round.appends, round.full
+		s.mu.Unlock()
+		late := time.NewTimer(patience)
 		select {
-		case <-round.full:
+		case <-full:
+			late.Stop()
 			return
 		case <-late.C:
 		}
 		s.mu.Lock()
 		came := round.appends - here
-		here = round.appends
 		s.mu.Unlock()
-		if came == 0 || time.Since(started) >= latest {
+		if came == 0 || time.Since(started) >= longest {
 			return
 		}
-		late.Reset(latest / 4)
+		wanted, patience = (s.holder.crowd+1)/2, longest/4
 	}
 }
 
@@ -161,7 +182,7 @@ func (s *Syncer) lead() {
 	started := time.Now()
 	s.syncRound(round, started)
 	if round.appends > 0 {
-		s.holder.took = time.Since(started)
+		s.holder.noteRound(time.Since(started))
 		s.mu.Lock()
 		s.holder.crowd = round.appends
 		if s.mu.next != nil {
@@ -180,15 +201,15 @@ func (s *Syncer) syncRound(round *syncRound, started time.Time) {
 		for l := range round.logs {
 			_, round.logs[l] = l.syncNow()
 		}
-	case s.SyncAllAllowed != nil && s.holder.costs.preferAll(n, started) && s.SyncAllAllowed():
+	case s.SyncAllAllowed != nil && s.holder.costs.chooseAll(n, started) && s.SyncAllAllowed():
 		if err := s.syncAll(round); err != nil {
 			s.holder.costs.failed = true
 			return
 		}
-		s.holder.costs.tookAll(n, started, time.Since(started))
+		s.holder.costs.note(true, n, started, time.Since(started))
 	default:
 		syncEach(round)
-		s.holder.costs.tookEach(n, time.Since(started))
+		s.holder.costs.note(false, n, started, time.Since(started))
 	}
 }
 
@@ -245,48 +266,4 @@ func (s *Syncer) syncAll(round *syncRound) error {
 		l.options.Metrics.synced(time.Since(started))
 	}
 	return err
-}
-
-// syncCosts remembers what syncs of several logs have cost, to choose between one sync for each log and one SyncAll for
-// all. The first costs a commit of the file system's journal for almost every log, the second one for all of them, but it
-// also writes what other processes have left unwritten on the same file system, and nobody knows how much that is.
-type syncCosts struct {
-	each     time.Duration // of one log in a round of several, smoothed; 0 before the first such round
-	all      time.Duration // of a SyncAll, smoothed; 0 before the first one
-	distrust time.Time     // until when SyncAll is left alone
-	// failed says that a SyncAll has failed. It has not said whose bytes are lost, perhaps those of a log that was not in
-	// its round, and will not say it again: from then on each file is asked.
-	failed bool
-}
-
-// preferAll tells whether SyncAll is expected to be the cheaper way to sync n logs. It is tried as soon as it is known what
-// the other way costs, and again a while after it was found wanting.
-func (c *syncCosts) preferAll(n int, now time.Time) bool {
-	switch {
-	case c.failed || now.Before(c.distrust):
-		return false
-	case c.each == 0:
-		return n > syncAllAbove
-	}
-	return c.all <= c.each*time.Duration(n)
-}
-
-func (c *syncCosts) tookEach(n int, took time.Duration) {
-	c.each = smooth(c.each, max(took/time.Duration(n), 1))
-}
-
-func (c *syncCosts) tookAll(n int, now time.Time, took time.Duration) {
-	c.all = smooth(c.all, max(took, 1))
-	other := c.each * time.Duration(n)
-	if c.each > 0 && (took > 2*other || c.all > other) {
-		c.all, c.distrust = 0, now.Add(syncAllRetry)
-	}
-}
-
-// smooth moves an average an eighth of the way towards the latest value.
-func smooth(average, latest time.Duration) time.Duration {
-	if average == 0 {
-		return latest
-	}
-	return average + (latest-average)/8
 }

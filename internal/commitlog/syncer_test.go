@@ -3,7 +3,6 @@ package commitlog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -74,47 +73,76 @@ func TestRoundsGatherTheWholeCrowd(t *testing.T) { // performance: group commit
 	})
 }
 
-// One writer that does not come back costs the others no more than a quarter of a sync.
+// Writers that stay away are not waited for longer than that is worth.
 func TestRoundsDoNotWaitForWhoStaysAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := NewSyncer(vfs.NewMemory(1), "/")
-		s.holder.crowd, s.holder.took = 3, time.Millisecond
-		o := openTest(t, nil)
-		s.join(o.Log, 1)
-		go func() { time.Sleep(100 * time.Microsecond); s.join(o.Log, 1) }()
-		started := time.Now()
-		s.gather()
-		if took := time.Since(started); took != 500*time.Microsecond {
-			t.Errorf("waited for %v", took) // a quarter in which one came, and one in which nobody did
-		}
-	})
+	const ms = time.Millisecond
+	for _, test := range []struct {
+		what  string
+		crowd int
+		come  []time.Duration // besides one that is there
+		want  time.Duration
+	}{
+		{"all are there", 1, nil, 0},
+		{"nobody comes", 4, nil, ms / 2},
+		{"the last one comes", 2, []time.Duration{ms / 4}, ms / 4},
+		{"half of them come", 8, []time.Duration{1, 2, 3}, ms / 2},
+		{"half of them come late", 8, []time.Duration{1, 2, ms * 7 / 10}, ms * 7 / 10},
+		{"few come", 8, []time.Duration{1, ms * 7 / 10}, ms/2 + ms/4 + ms/4},
+		{"one after the other", 80, []time.Duration{1, ms * 6 / 10, ms * 8 / 10, ms * 11 / 10}, ms},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := NewSyncer(vfs.NewMemory(1), "/")
+			s.holder.crowd, s.holder.took, s.holder.least = test.crowd, ms, ms/2
+			o := openTest(t, nil)
+			s.join(o.Log, 1)
+			for _, after := range test.come {
+				time.AfterFunc(after, func() { s.join(o.Log, 1) })
+			}
+			started := time.Now()
+			s.gather()
+			if took := time.Since(started); took != test.want {
+				t.Errorf("%s: waited for %v, want %v", test.what, took, test.want)
+			}
+			time.Sleep(2 * ms) // the rest comes
+		})
+	}
 }
 
+// TestSyncCosts plays rounds of 4 logs over a disk on which one sync for each takes 4 ms and a SyncAll as long as a phase
+// says, and counts which way they took.
 func TestSyncCosts(t *testing.T) {
-	const ms = time.Millisecond
-	now := time.Unix(1000, 0)
+	const n = 4
 	var c syncCosts
-	steps := []struct {
-		what string
-		do   func()
-		n    int
-		all  bool
-	}{
-		{"nothing is known", func() {}, 64, false},
-		{"nothing is known, and they are many", func() {}, 65, true},
-		{"each costs 1 ms", func() { c.tookEach(4, 4*ms) }, 2, true},
-		{"all cost 3 ms", func() { c.tookAll(4, now, 3*ms) }, 4, true},
-		{"too few for that", func() {}, 2, false},
-		{"SyncAll has found something else to write", func() { c.tookAll(4, now, 9*ms) }, 4, false},
-		{"which it may have done by now", func() { now = now.Add(syncAllRetry) }, 4, true},
-		{"it has become a little slower than the other way", func() { c.tookAll(4, now, 5*ms) }, 4, false},
-		{"never so for many", func() {}, 1000, false},
-	}
-	for _, step := range steps {
-		step.do()
-		if all := c.preferAll(step.n, now); all != step.all {
-			t.Errorf("%s: %d logs: %v %s", step.what, step.n, all, fmt.Sprintf("%+v", c))
+	now := time.Unix(1000, 0)
+	play := func(rounds int, all time.Duration) (chosen int) {
+		for range rounds {
+			if c.chooseAll(n, now) {
+				c.note(true, n, now, all)
+				now = now.Add(all)
+				chosen++
+			} else {
+				c.note(false, n, now, 4*time.Millisecond)
+				now = now.Add(4 * time.Millisecond)
+			}
 		}
+		return chosen
+	}
+	if c.chooseAll(syncAllAbove, now) || !c.chooseAll(syncAllAbove+1, now) {
+		t.Error("before anything is known, many logs are those above syncAllAbove")
+	}
+	if chosen := play(1000, time.Millisecond); chosen < 980 || chosen > 1000-syncTrialRounds {
+		t.Errorf("SyncAll is four times as fast: taken in %d of 1,000 rounds", chosen)
+	}
+	if c.chooseAll(2, now) != true {
+		t.Error("1 ms for all is not the choice for two logs at 1 ms each")
+	}
+	// Somebody else has begun to write: it is left at once, and tried now and then, ever more seldom.
+	if chosen := play(10_000, 40*time.Millisecond); chosen > 30 {
+		t.Errorf("SyncAll is ten times as slow: taken in %d of 10,000 rounds", chosen)
+	}
+	now = now.Add(syncTrialEveryMax) // and has stopped
+	if chosen := play(1000, time.Millisecond); chosen < 900 {
+		t.Errorf("SyncAll is fast again: taken in %d of 1,000 rounds", chosen)
 	}
 }
 
@@ -136,7 +164,7 @@ func TestNoSyncAllAfterAFailedOne(t *testing.T) { // D9
 	d := openDirectory(t, disk, "/data")
 	s := d.Syncer()
 	s.SyncAllAllowed = func() bool { return true }
-	s.holder.costs.each = time.Hour
+	s.holder.costs = syncCosts{each: syncCost{took: time.Hour, rounds: syncTrialRounds}}
 	logs := make([]*opened, 4)
 	for p := range logs {
 		logs[p] = d.log("topic", topicID(1), int32(p))

@@ -1,8 +1,12 @@
 package vfs
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +43,41 @@ func reportsSince(release string) bool {
 	var major, minor int
 	n, _ := fmt.Sscanf(release, "%d.%d", &major, &minor)
 	return n == 2 && (major > 5 || major == 5 && minor >= 8)
+}
+
+// UnwrittenBytes returns about how many bytes the system has taken from writers, of this process and of all others and for
+// all file systems, and not yet written to a disk: more than that a [Disk]'s SyncAll does not have to write. The error is
+// errors.ErrUnsupported where the system does not tell.
+func UnwrittenBytes() (int64, error) {
+	file, err := memoryInfo()
+	if err != nil {
+		return 0, errors.ErrUnsupported
+	}
+	text := make([]byte, 4<<10)
+	n, err := file.ReadAt(text, 0)
+	if n == 0 {
+		return 0, fmt.Errorf("read %s: %w", file.Name(), err)
+	}
+	return parseUnwritten(text[:n])
+}
+
+// memoryInfo is the kernel's account of memory, kept open: reading it takes five microseconds, opening it another twenty.
+var memoryInfo = sync.OnceValues(func() (*os.File, error) { return os.Open("/proc/meminfo") })
+
+// parseUnwritten adds up what is dirty and what is being written.
+func parseUnwritten(text []byte) (int64, error) {
+	var total int64
+	for _, name := range []string{"Dirty:", "Writeback:"} {
+		_, rest, found := bytes.Cut(text, []byte("\n"+name))
+		line, _, _ := bytes.Cut(rest, []byte("\n"))
+		number, unit, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
+		kib, err := strconv.ParseInt(string(number), 10, 64)
+		if !found || err != nil || string(unit) != "kB" {
+			return 0, fmt.Errorf("%q of the kernel's account of memory: %w", line, errors.ErrUnsupported)
+		}
+		total += kib << 10
+	}
+	return total, nil
 }
 
 // pwritevAll writes bufs at off, up to vectorsMax with each call. It changes neither bufs nor the bytes.

@@ -2,6 +2,8 @@
 
 package vfs
 
+import "errors"
+
 // syncBeforeEviction is true where it is not known that a later descriptor reports what went wrong for an earlier one.
 const syncBeforeEviction = true
 
@@ -20,3 +22,6 @@ func pwritevAll(fd int, bufs [][]byte, off int64) (int64, error) {
 	}
 	return written, nil
 }
+
+// UnwrittenBytes returns errors.ErrUnsupported: this system does not tell how much a SyncAll may have to write.
+func UnwrittenBytes() (int64, error) { return 0, errors.ErrUnsupported }
