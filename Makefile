@@ -57,6 +57,14 @@ fuzz: ## every fuzz target for TIME (60s)
 crash: ## CYCLES (200) times kill -9 under load; CRASH_SEED=n replays
 	$(GO) test ./cmd/tidemark -run '^TestCrash$$' -v -count=1 -timeout 60m -args -crash.cycles=$(CYCLES) -crash.seed=$(or $(SEED),0)
 
+.PHONY: cluster
+cluster: ## three brokers on this machine, until Ctrl-C
+	scripts/cluster.sh
+
+.PHONY: cluster-crash
+cluster-crash: ## CYCLES (200) times hurt one of three brokers under load: kill -9, or stand still
+	$(GO) test ./cmd/tidemark -run '^TestClusterCrash$$' -v -count=1 -timeout 120m -args -cluster.cycles=$(CYCLES) -cluster.stops -crash.seed=$(or $(SEED),0)
+
 .PHONY: hostile
 hostile: ## hostile frames and 9,000 half-open connections
 	$(GO) test ./cmd/tidemark -run '^TestHostileFrames$$' -v -count=1 -args -hostile.connections=9000

@@ -14,6 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-io/tidemark/internal/broker"
+	"github.com/tidemark-io/tidemark/internal/meta"
 )
 
 func newCluster(io streams, shared *clientFlags) *cobra.Command {
@@ -26,7 +29,7 @@ func newClusterStatus(io streams, shared *clientFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Tell whether the cluster is healthy, in one screen",
-		Long: `Tell whether the cluster is healthy: every broker that has replicas is there, every partition has a leader and all its
+		Long: `Tell whether the cluster is healthy: every broker that is listed or has replicas is there, every partition has a leader and all its
 replicas in sync. The exit code is 0 if so, else 1.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -111,6 +114,15 @@ func statusOf(ctx context.Context, cl *kgo.Client) (*clusterStatus, error) {
 		}
 		brokers[b.NodeID] = status
 	}
+	listed, err := listedBrokers(ctx, admin, described.ControllerID)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range listed {
+		if brokers[id] == nil {
+			brokers[id] = &brokerStatus{ID: id, State: "missing"}
+		}
+	}
 	minISR, err := s.count(ctx, admin, topics, brokers)
 	if err != nil {
 		return nil, err
@@ -134,6 +146,29 @@ func statusOf(ctx context.Context, cl *kgo.Client) (*clusterStatus, error) {
 	slices.SortFunc(s.Brokers, func(a, b brokerStatus) int { return int(a.ID) - int(b.ID) })
 	s.Healthy = s.faults() == ""
 	return s, nil
+}
+
+// listedBrokers are the brokers that the cluster is to have, as the controller was started with them.
+func listedBrokers(ctx context.Context, admin *kadm.Client, controller int32) ([]int32, error) {
+	configs, err := admin.DescribeBrokerConfigs(ctx, controller)
+	if err != nil {
+		return nil, fmt.Errorf("describe settings of broker %d: %w", controller, err)
+	}
+	var ids []int32
+	for _, resource := range configs {
+		for _, c := range resource.Configs {
+			if c.Key != broker.ClusterKey {
+				continue
+			}
+			for _, item := range meta.SplitList(c.MaybeValue()) {
+				number, _, _ := strings.Cut(item, "@")
+				if id, err := strconv.ParseInt(number, 10, 32); err == nil {
+					ids = append(ids, int32(id))
+				}
+			}
+		}
+	}
+	return ids, nil
 }
 
 // count goes through the partitions, and returns min.insync.replicas of the topics that have too few in sync anywhere.

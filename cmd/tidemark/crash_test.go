@@ -97,15 +97,15 @@ type crashLoad struct {
 	}
 }
 
-func newCrashLoad(t *testing.T, broker *child) *crashLoad {
-	load := &crashLoad{client: broker.client(t,
+func newCrashLoad(t *testing.T, broker *child, options ...kgo.Opt) *crashLoad {
+	load := &crashLoad{client: broker.client(t, append([]kgo.Opt{
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.RecordRetries(1<<30),
-		kgo.RetryTimeout(5*time.Minute),
+		kgo.RecordRetries(1 << 30),
+		kgo.RetryTimeout(5 * time.Minute),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 		kgo.ProducerLinger(0),
 		kgo.MaxBufferedRecords(512),
-	)}
+	}, options...)...)}
 	load.mu.changed = sync.NewCond(&load.mu)
 	for p := range load.mu.acks {
 		load.mu.acks[p] = map[int64]int64{}
