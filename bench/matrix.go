@@ -46,6 +46,7 @@ const (
 	ofFewPartitions     = "of its own rate on 6 partitions"
 	cpuOfFewPartitions  = "of its own CPU s/GiB on 6 partitions"
 	scannedMiBPerSecond = "MiB/s recovered"
+	readOfProduced      = "of what was produced, read by each group at the end"
 	kibPerPartition     = "KiB for each partition"
 	idleCorePercent     = "% of a core, idle"
 )

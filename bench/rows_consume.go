@@ -141,11 +141,25 @@ func tailRow(ctx context.Context, s *stage) (m measurement, err error) {
 		if err == nil {
 			err = s.window(ctx, b, all, &m)
 		}
+		if err == nil {
+			err = tellRead(ctx, all, g, &m)
+		}
 		return errors.Join(err, g.stop(), stopReading())
 	})
 }
 
 const tailGroups = 3
+
+// tellRead tells how much of what was produced so far a group has read: whether it reads the tail or lags behind.
+func tellRead(ctx context.Context, consumed, produced *generator, m *measurement) error {
+	read, err := consumed.count(ctx)
+	if err != nil {
+		return err
+	}
+	written, err := produced.count(ctx)
+	m.tell(readOfProduced, ratio(float64(read)/tailGroups, float64(written)))
+	return err
+}
 
 // awaitGroups returns when each of the groups has read something.
 func awaitGroups(ctx context.Context, groups []*franzConsumer) error {
