@@ -116,16 +116,19 @@ func (m *membership) claim(ctx context.Context, phase console.Phase, r registry.
 	defer deadline.Stop()
 	retry := time.NewTicker(takeoverPause)
 	defer retry.Stop()
-	for waiting := false; ; waiting = true {
+	for waiting := false; ; {
 		me, err := b.cluster.Register(ctx, b.config.BrokerID, r, lease)
 		var taken *registry.TakenError
-		if !errors.As(err, &taken) || !b.logs.StartState().New {
+		switch {
+		case errors.Is(err, registry.ErrUnavailable): // what may have been registered nevertheless is taken over
+			deadline.Reset(lease + 2*takeoverPause)
+		case !errors.As(err, &taken) || !b.logs.StartState().New:
 			return me, err
-		}
-		if !waiting {
+		case !waiting:
 			b.logger.Info("the id of this broker is registered with another data directory: waiting for that registration to end",
 				slog.Any("broker", b.config.BrokerID), slog.String("host", taken.Holder.Host))
 			phase.Detail("waiting for the registration of an earlier data directory to end")
+			waiting = true
 		}
 		select {
 		case <-retry.C:

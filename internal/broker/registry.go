@@ -29,6 +29,11 @@ func (b *Broker) openRegistry(ctx context.Context) (err error) {
 		return err
 	}
 	id, err := b.cluster.Initialize(ctx, b.logs.ClusterID(), fresh)
+	for errors.Is(err, registry.ErrUnavailable) && ctx.Err() == nil { // a member has lost its leader; the first id stays
+		phase.Detail("waiting for a leader of the registry")
+		sleep(ctx, takeoverPause)
+		id, err = b.cluster.Initialize(ctx, b.logs.ClusterID(), fresh)
+	}
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,15 @@ import (
 	"github.com/tidemark-io/tidemark/internal/registry"
 )
 
-// sentryPause is the time between two attempts to connect to a broker, and how long one may take.
-const sentryPause = time.Second
+const (
+	// sentryPause is the longest time between two attempts to connect to a broker, and how long one may take; the first
+	// attempt after a connection broke comes after sentryPauseFirst.
+	sentryPause      = time.Second
+	sentryPauseFirst = 5 * time.Millisecond
+
+	// reportPause is the time between two attempts to report to a registry that has no leader.
+	reportPause = 50 * time.Millisecond
+)
 
 // sentry notices at once when the process of another broker is gone (D6). It holds an idle connection to each registered
 // one. When it breaks, the sentry connects again: a port that refuses is a process that is gone, and is reported; whatever
@@ -69,18 +76,25 @@ func (s *sentry) man(ctx context.Context, group *errgroup.Group, b *meta.Broker)
 	if manned {
 		former.leave()
 	}
+	term := ctx // a report is finished although it may be what ends this watch
 	ctx, leave := context.WithCancel(ctx)
 	s.posts[b.ID] = post{b.Registration, leave}
 	id, registration := b.ID, b.Registration
 	address := net.JoinHostPort(endpoint.Host, strconv.Itoa(int(endpoint.Port)))
 	group.Go(func() error {
+		pause := sentryPause
 		for ctx.Err() == nil {
 			began := time.Now()
 			if s.connect(ctx, address) {
-				s.report(ctx, id, registration)
+				for !s.report(term, id, registration) {
+					sleep(ctx, reportPause)
+				}
 			}
-			// What held for a while is checked at once.
-			sleep(ctx, sentryPause-time.Since(began))
+			// What held for a while is checked at once, and soon again: the port of a process that ends stays open for a moment.
+			if pause = min(2*pause, sentryPause); time.Since(began) > sentryPause {
+				pause = sentryPauseFirst
+			}
+			sleep(ctx, pause)
 		}
 		return nil
 	})
@@ -100,18 +114,20 @@ func (s *sentry) connect(ctx context.Context, address string) (refused bool) {
 	return false
 }
 
-// report says in the registry that a broker is gone.
-func (s *sentry) report(ctx context.Context, id meta.BrokerID, registration int64) {
-	ctx, cancel := context.WithTimeout(ctx, sentryPause) // the next round reports again
-	defer cancel()
+// report says in the registry that a broker is gone. It is to be said again if the registry has just lost its leader,
+// which may have been that very broker.
+func (s *sentry) report(ctx context.Context, id meta.BrokerID, registration int64) (done bool) {
 	ended, err := s.broker.cluster.ReportRefusal(ctx, s.broker.config.BrokerID, s.me, id, registration)
 	switch {
-	case errors.Is(err, context.Canceled):
-	case err != nil:
-		s.broker.logger.Warn("broker refuses connections, which was not reported", slog.Any("broker", id), slog.Any("err", err))
 	case ended:
 		s.broker.logger.Warn("broker is gone: its port refuses connections, so its registration is ended", slog.Any("broker", id), slog.Int64("registration", registration))
+	case ctx.Err() != nil:
+	case errors.Is(err, registry.ErrUnavailable):
+		return false
+	case err != nil:
+		s.broker.logger.Warn("broker refuses connections, which was not reported", slog.Any("broker", id), slog.Any("err", err))
 	}
+	return true
 }
 
 // sleep waits, or until ctx ends.

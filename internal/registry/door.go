@@ -121,6 +121,7 @@ type Door struct {
 // tenant is the member behind the door.
 type tenant struct {
 	etcd    *embed.Etcd
+	store   *etcdStore
 	peers   http.Handler
 	clients *grpc.Server
 }
@@ -263,8 +264,8 @@ func (d *Door) list() string {
 }
 
 // letIn opens the door to a member's peers and clients.
-func (d *Door) letIn(etcd *embed.Etcd) {
-	d.tenant.Store(&tenant{etcd: etcd, peers: etcdhttp.NewPeerHandler(etcd.GetLogger(), etcd.Server), clients: v3rpc.Server(etcd.Server, nil, nil)})
+func (d *Door) letIn(etcd *embed.Etcd, store *etcdStore) {
+	d.tenant.Store(&tenant{etcd: etcd, store: store, peers: etcdhttp.NewPeerHandler(etcd.GetLogger(), etcd.Server), clients: v3rpc.Server(etcd.Server, nil, nil)})
 }
 
 // ServeHTTP implements http.Handler.
@@ -275,16 +276,27 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == joinPath && r.Method == http.MethodPost:
 		d.serveJoin(w, r, t)
 	case r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
-		if t != nil {
-			t.clients.ServeHTTP(w, r)
+		if t == nil {
+			refuse(w)
 			return
 		}
-		refuse(w)
+		t.serveClient(w, r)
 	case t == nil:
 		http.Error(w, "the registry's member on this broker does not run yet", http.StatusServiceUnavailable)
 	default:
 		t.peers.ServeHTTP(w, r)
 	}
+}
+
+// serveClient answers etcd's client API. A call that a leader took with it ends as those of this process do.
+func (t *tenant) serveClient(w http.ResponseWriter, r *http.Request) {
+	if !strings.HasPrefix(r.URL.Path, "/etcdserverpb.Watch/") {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(t.store.reign.Load().ctx, cancel)()
+		r = r.WithContext(ctx)
+	}
+	t.clients.ServeHTTP(w, r)
 }
 
 // refuse answers a client of etcd as a learner does: it asks another member then.

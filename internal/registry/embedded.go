@@ -41,6 +41,9 @@ const (
 	// failureGrace is how long Close waits for a failed member, which may never stop.
 	failureGrace = 100 * time.Millisecond
 
+	// reignGrace is how long calls that began under a former leader are still waited for.
+	reignGrace = 250 * time.Millisecond
+
 	// handOverPatience bounds the hand-over of the lead when a member stops.
 	handOverPatience = time.Second
 
@@ -115,17 +118,18 @@ func (c EmbeddedConfig) withDefaults() EmbeddedConfig {
 // Embedded is an etcd member in this process: a lone one, which has no TCP port, or one of a cluster, behind its Door.
 // etcdctl reaches it at SocketPath.
 type Embedded struct {
-	config  EmbeddedConfig
-	ballast ballast
-	etcd    *embed.Etcd
-	store   *etcdStore
-	failure *failure
-	lost    context.Context // ends when the member fails
-	lose    context.CancelFunc
-	socket  string
-	quiet   atomic.Bool // until the member is ready, and from Close on: an error says what is wrong
-	closing sync.Once
-	closed  error
+	config   EmbeddedConfig
+	ballast  ballast
+	etcd     *embed.Etcd
+	store    *etcdStore
+	failure  *failure
+	lost     context.Context // ends when the member fails
+	lose     context.CancelFunc
+	followed chan struct{} // closed when followLeader has ended; nil for a lone member
+	socket   string
+	quiet    atomic.Bool // until the member is ready, and from Close on: an error says what is wrong
+	closing  sync.Once
+	closed   error
 }
 
 // walSegment sets etcd's process-wide variable once.
@@ -254,7 +258,7 @@ func (e *Embedded) open(ctx context.Context) error {
 			return fmt.Errorf("%w: it is one of %d members", ErrNeedsCluster, n)
 		}
 	} else {
-		d.letIn(e.etcd)
+		d.letIn(e.etcd, e.store)
 		e.config.Waiting(fmt.Sprintf("waiting for a majority of the members %v", d.members()))
 	}
 	select {
@@ -270,7 +274,32 @@ func (e *Embedded) open(ctx context.Context) error {
 	if d == nil {
 		return nil
 	}
+	e.followed = make(chan struct{})
+	go e.followLeader()
 	return d.announce(ctx, e.etcd)
+}
+
+// followLeader ends the calls that a leader took with it, until the member stops.
+func (e *Embedded) followLeader() {
+	defer close(e.followed)
+	server := e.etcd.Server
+	for changed := server.LeaderChangedNotify(); ; {
+		select {
+		case <-changed:
+		case <-server.StoppingNotify():
+			return
+		case <-e.lost.Done():
+			return
+		}
+		changed = server.LeaderChangedNotify()
+		timer := time.NewTimer(reignGrace) // the new leader commits what the former one had replicated
+		select {
+		case <-timer.C:
+			e.store.crown()
+		case <-server.StoppingNotify():
+			timer.Stop()
+		}
+	}
 }
 
 func (e *Embedded) etcdConfig() (*embed.Config, error) {
@@ -424,6 +453,9 @@ func (e *Embedded) Close() error {
 			case <-stopped:
 			case <-grace.C:
 			}
+		}
+		if e.followed != nil {
+			<-e.followed
 		}
 		if e.config.Door != nil {
 			e.closed = errors.Join(e.closed, e.config.Door.Close())

@@ -10,86 +10,15 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/grpclog"
-	"google.golang.org/grpc/status"
 )
 
 // gRPC's logger is one per process and may be set only before anybody uses gRPC. What matters arrives as an error.
 func init() { grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) }
 
-// etcdStore is a Store over an etcd client, in process or over the network.
-type etcdStore struct {
-	current atomic.Pointer[served]
-
-	// life ends, with the reason as its cause, when the store is closed or a lone member has failed. Calls end with it,
-	// since a failed member answers nothing.
-	life   context.Context
-	finish context.CancelCauseFunc
-}
-
-// served is a client in use. Its life ends with the store's, or when another client takes over.
-type served struct {
-	client *clientv3.Client
-	life   context.Context
-	finish context.CancelCauseFunc
-}
-
-// newEtcdStore makes a store over a client; nil when use will bring it.
-func newEtcdStore(client *clientv3.Client) *etcdStore {
-	s := &etcdStore{}
-	s.life, s.finish = context.WithCancelCause(context.Background())
-	if client != nil {
-		s.use(client)
-	}
-	return s
-}
-
-// use makes the store serve from another client. Calls that the former one has not answered end with ErrUnavailable.
-func (s *etcdStore) use(client *clientv3.Client) {
-	next := &served{client: client}
-	next.life, next.finish = context.WithCancelCause(s.life)
-	if former := s.current.Swap(next); former != nil {
-		former.finish(fmt.Errorf("%w: the member in this process has failed, others are asked from now on", ErrUnavailable))
-	}
-}
-
-// request is one call under way.
-type request struct {
-	ctx    context.Context
-	client *clientv3.Client
-	life   context.Context
-	done   func()
-}
-
-func (s *etcdStore) call(ctx context.Context) request {
-	now := s.current.Load()
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(now.life, func() { cancel(context.Cause(now.life)) })
-	return request{ctx: ctx, client: now.client, life: now.life, done: func() { stop(); cancel(nil) }}
-}
-
-// elsewhereMax bounds how many members a request is sent to: each endpoint once, and a few more while members come and go.
-const elsewhereMax = 8
-
-// elsewhere sends a request to another member as long as one refuses it because it does not vote yet, or does not run yet.
-// A client takes the members in turn, and such a one has done nothing.
-func elsewhere[T any](send func() (T, error)) (answer T, err error) {
-	for range elsewhereMax {
-		answer, err = send()
-		if err == nil || rpctypes.ErrorDesc(err) != rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner) {
-			break
-		}
-	}
-	return answer, err
-}
-
 // Range implements Store.
 func (s *etcdStore) Range(ctx context.Context, r Range) (Page, error) {
-	call := s.call(ctx)
-	defer call.done()
 	key, end := r.Prefix, prefixEnd(r.Prefix)
 	if r.After != "" {
 		key = r.After + "\x00"
@@ -97,11 +26,11 @@ func (s *etcdStore) Range(ctx context.Context, r Range) (Page, error) {
 	if key == "" {
 		key = "\x00"
 	}
-	response, err := elsewhere(func() (*clientv3.GetResponse, error) {
+	response, err := ask(ctx, s, "read", repeatable, func(call request) (*clientv3.GetResponse, error) {
 		return call.client.Get(call.ctx, key, clientv3.WithRange(end), clientv3.WithLimit(int64(r.Limit)), clientv3.WithRev(r.Revision))
 	})
 	if err != nil {
-		return Page{}, call.translate("read", err)
+		return Page{}, err
 	}
 	page := Page{Entries: make([]Entry, len(response.Kvs)), Revision: response.Header.Revision, More: response.More}
 	if r.Revision != 0 {
@@ -115,20 +44,22 @@ func (s *etcdStore) Range(ctx context.Context, r Range) (Page, error) {
 
 // Txn implements Store.
 func (s *etcdStore) Txn(ctx context.Context, t Txn) (TxnResult, error) {
-	call := s.call(ctx)
-	defer call.done()
-	response, err := elsewhere(func() (*clientv3.TxnResponse, error) {
+	kind := once
+	if !writes(t.Then) && !writes(t.Else) {
+		kind = repeatable
+	}
+	response, err := ask(ctx, s, "write", kind, func(call request) (*clientv3.TxnResponse, error) {
 		return call.client.Txn(call.ctx).If(etcdConds(t.Conds)...).Then(etcdOps(t.Then)...).Else(etcdOps(t.Else)...).Commit()
 	})
 	if err != nil {
-		return TxnResult{}, call.translate("write", err)
+		return TxnResult{}, err
 	}
 	return txnResult(response, response.Header.Revision), nil
 }
 
 // Watch implements Store.
 func (s *etcdStore) Watch(ctx context.Context, prefix string, from int64, handle func(Changes) error) error {
-	call := s.call(ctx)
+	call := s.call(ctx, false)
 	defer call.done()
 	key, options := prefix, []clientv3.OpOption{clientv3.WithRange(prefixEnd(prefix)), clientv3.WithRev(from)}
 	if key == "" {
@@ -159,40 +90,30 @@ func (s *etcdStore) Watch(ctx context.Context, prefix string, from int64, handle
 
 // Grant implements Store.
 func (s *etcdStore) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
-	call := s.call(ctx)
-	defer call.done()
 	seconds := int64((ttl + time.Second - 1) / time.Second)
-	response, err := elsewhere(func() (*clientv3.LeaseGrantResponse, error) { return call.client.Grant(call.ctx, seconds) })
+	response, err := ask(ctx, s, "grant lease", repeatable, func(call request) (*clientv3.LeaseGrantResponse, error) {
+		return call.client.Grant(call.ctx, seconds) // a lease that nobody heard of runs out
+	})
 	if err != nil {
-		return NoLease, call.translate("grant lease", err)
+		return NoLease, err
 	}
 	return Lease(response.ID), nil
 }
 
 // KeepAlive implements Store.
 func (s *etcdStore) KeepAlive(ctx context.Context, lease Lease) error {
-	call := s.call(ctx)
-	defer call.done()
-	_, err := elsewhere(func() (*clientv3.LeaseKeepAliveResponse, error) {
+	_, err := ask(ctx, s, "renew lease", repeatable, func(call request) (*clientv3.LeaseKeepAliveResponse, error) {
 		return call.client.KeepAliveOnce(call.ctx, clientv3.LeaseID(lease))
 	})
-	if err != nil {
-		return call.translate("renew lease", err)
-	}
-	return nil
+	return err
 }
 
 // Revoke implements Store.
 func (s *etcdStore) Revoke(ctx context.Context, lease Lease) error {
-	call := s.call(ctx)
-	defer call.done()
-	_, err := elsewhere(func() (*clientv3.LeaseRevokeResponse, error) {
+	_, err := ask(ctx, s, "revoke lease", once, func(call request) (*clientv3.LeaseRevokeResponse, error) {
 		return call.client.Revoke(call.ctx, clientv3.LeaseID(lease))
 	})
-	if err != nil {
-		return call.translate("revoke lease", err)
-	}
-	return nil
+	return err
 }
 
 // Close implements Store.
@@ -206,40 +127,6 @@ func (s *etcdStore) Close() error {
 		return fmt.Errorf("close registry client: %w", err)
 	}
 	return nil
-}
-
-// translate turns etcd's errors into this package's.
-func (r request) translate(doing string, err error) error {
-	if cause := context.Cause(r.life); cause != nil {
-		return fmt.Errorf("%s: %w", doing, cause)
-	}
-	if r.ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", doing, r.ctx.Err())
-	}
-	var etcdErr rpctypes.EtcdError
-	code := status.Code(err)
-	if errors.As(err, &etcdErr) {
-		code = etcdErr.Code()
-	}
-	sentinel := error(nil)
-	switch message := rpctypes.ErrorDesc(err); message {
-	case rpctypes.ErrorDesc(rpctypes.ErrGRPCCompacted):
-		sentinel = ErrCompacted
-	case rpctypes.ErrorDesc(rpctypes.ErrGRPCLeaseNotFound):
-		sentinel = ErrLeaseGone
-	case rpctypes.ErrorDesc(rpctypes.ErrGRPCNoSpace):
-		sentinel = ErrFull
-	case rpctypes.ErrorDesc(rpctypes.ErrGRPCTooManyOps), rpctypes.ErrorDesc(rpctypes.ErrGRPCRequestTooLarge):
-		sentinel = ErrTooLarge
-	case rpctypes.ErrorDesc(rpctypes.ErrGRPCDuplicateKey):
-		sentinel = ErrDuplicateKey
-	default:
-		if code == codes.Unavailable || code == codes.DeadlineExceeded {
-			return fmt.Errorf("%s: %w: %s", doing, ErrUnavailable, message)
-		}
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	return fmt.Errorf("%s: %w", doing, sentinel)
 }
 
 func entryOf(kv *mvccpb.KeyValue) Entry {

@@ -166,6 +166,18 @@ func (q *quorum) empty(id meta.BrokerID) {
 
 func (q *quorum) store(id meta.BrokerID) Store { return q.nodes[id].member.Store() }
 
+// put sets the key that tests look at; a change of leader may take a write with it.
+func (q *quorum) put(id meta.BrokerID, value string) {
+	q.t.Helper()
+	q.eventually(func() error {
+		_, err := q.store(id).Txn(q.t.Context(), Txn{Then: []Op{Put("/k", []byte(value))}})
+		if err != nil && !errors.Is(err, ErrUnavailable) {
+			q.t.Fatal(err)
+		}
+		return err
+	})
+}
+
 // roles is what a member says about all members, such as "1v 2v 3l".
 func (q *quorum) roles(id meta.BrokerID) string {
 	var texts []string
@@ -212,7 +224,7 @@ func TestQuorumFounding(t *testing.T) {
 	q := newQuorum(t, 3, 3)
 	q.start(3, 2, 1)
 	q.await(1, "1v 2v 3v")
-	put(t, q.store(2), "/k", "v")
+	q.put(2, "v")
 	for id := meta.BrokerID(1); id <= 3; id++ {
 		page, err := q.store(id).Range(t.Context(), Range{Prefix: "/k"})
 		if err != nil || len(page.Entries) != 1 {
@@ -228,6 +240,71 @@ func TestQuorumFounding(t *testing.T) {
 	}
 }
 
+// A leader that goes takes no call with it for the seconds that etcd would wait: reads and renewals are repeated, a write
+// whose outcome is unknown says so, and a watch goes on.
+func TestQuorumLosesLeader(t *testing.T) {
+	t.Parallel()
+	q := newQuorum(t, 3, 3)
+	q.start(1, 2, 3)
+	q.await(1, "1v 2v 3v")
+	q.put(1, "v")
+	leader, other := meta.NoBroker, meta.NoBroker
+	for _, m := range q.nodes[1].member.Members() {
+		if m.Leads {
+			leader = m.Broker
+		} else {
+			other = m.Broker
+		}
+	}
+	store := q.store(other)
+	lease, err := store.Grant(t.Context(), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began, values := make(chan struct{}), make(chan string, 100)
+	watching, stop := context.WithCancel(t.Context())
+	watched := make(chan error, 1)
+	go func() {
+		watched <- store.Watch(watching, "/", 1, func(changes Changes) error {
+			for _, event := range changes.Events {
+				values <- string(event.Entry.Value)
+			}
+			return nil
+		})
+	}()
+	go func() {
+		defer close(began)
+		<-values
+	}()
+	<-began
+	q.nodes[leader].member.etcd.Server.HardStop() // without handing over
+	calls := make(chan error, 3)
+	go func() {
+		_, err := store.Range(t.Context(), Range{Prefix: "/k"})
+		calls <- err
+	}()
+	go func() { calls <- store.KeepAlive(t.Context(), lease) }()
+	go func() {
+		_, err := store.Txn(t.Context(), Txn{Then: []Op{Get("/k")}})
+		calls <- err
+	}()
+	for range cap(calls) {
+		if err := <-calls; err != nil {
+			t.Error(err)
+		}
+	}
+	q.put(other, "last")
+	for value := range values {
+		if value == "last" {
+			break
+		}
+	}
+	stop()
+	if err := <-watched; !errors.Is(err, context.Canceled) {
+		t.Errorf("the watch ended with %v", err)
+	}
+}
+
 // D3: a cluster of which every member was stopped comes back as its members do, in any order; they ask nobody who they
 // are, and a minority serves nobody.
 func TestQuorumRestartsOneByOne(t *testing.T) {
@@ -235,7 +312,7 @@ func TestQuorumRestartsOneByOne(t *testing.T) {
 	q := newQuorum(t, 3, 3)
 	q.start(1, 2, 3)
 	q.await(1, "1v 2v 3v")
-	put(t, q.store(1), "/k", "v")
+	q.put(1, "v")
 	q.stop(1, 2, 3)
 
 	q.begin(3)
@@ -254,7 +331,7 @@ func TestQuorumRestartsOneByOne(t *testing.T) {
 		t.Errorf("two of three read %+v, %v", page, err)
 	}
 	q.start(1)
-	put(t, q.store(1), "/k", "w")
+	q.put(1, "w")
 }
 
 // outside asks as broker 1 does, which need not run.
@@ -282,7 +359,7 @@ func TestQuorumEmptiedDisk(t *testing.T) {
 	q := newQuorum(t, 3, 3)
 	q.start(1, 2, 3)
 	q.await(1, "1v 2v 3v")
-	put(t, q.store(2), "/k", "v")
+	q.put(2, "v")
 	before := q.nodes[3].member.Members()
 	q.stop(3)
 	q.empty(3)
@@ -297,7 +374,7 @@ func TestQuorumEmptiedDisk(t *testing.T) {
 		t.Errorf("the new member reads %+v, %v", page, err)
 	}
 	q.stop(1) // the two others are a majority
-	put(t, q.store(3), "/k", "w")
+	q.put(3, "w")
 }
 
 // D3: the member of a single broker becomes one of three, without ever being one of two; its keys stay.
@@ -313,14 +390,14 @@ func TestQuorumGrows(t *testing.T) {
 	q.await(1, "1v")
 	q.start(2)
 	q.await(1, "1v 2l")
-	put(t, q.store(2), "/k", "w") // a learner's broker works
+	q.put(2, "w") // a learner's broker works
 	if got := q.roles(1); got != "1v 2l" {
 		t.Errorf("members %s while one of three is missing", got)
 	}
 	q.start(3)
 	q.await(1, "1v 2v 3v")
 	page, err := q.store(3).Range(t.Context(), Range{Prefix: "/k"})
-	if err != nil || len(page.Entries) != 1 || page.Entries[0].Version != 2 {
+	if err != nil || len(page.Entries) != 1 || string(page.Entries[0].Value) != "w" {
 		t.Errorf("the new member reads %+v, %v", page, err)
 	}
 	q.stop(1, 2, 3)
@@ -350,7 +427,12 @@ func TestQuorumClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed(t, store)
-	revision := put(t, store, "/k", "v")
+	q.put(1, "v")
+	page, err := store.Range(t.Context(), Range{Prefix: "/k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision := page.Revision
 	watched := make(chan error, 1)
 	go func() {
 		watched <- store.Watch(t.Context(), "/k", revision, func(Changes) error { return context.Canceled })
@@ -371,7 +453,7 @@ func TestQuorumClients(t *testing.T) {
 	if err := <-hanging; !errors.Is(err, ErrUnavailable) {
 		t.Errorf("a watch of the failed member ended with %v", err)
 	}
-	put(t, failing.Store(), "/k", "w")
+	q.put(2, "w")
 	if _, err := d.ask(t.Context(), q.peers[1]); err == nil {
 		t.Error("the failed member's listener answers")
 	}
@@ -383,7 +465,7 @@ func TestQuorumReplacement(t *testing.T) {
 	q := newQuorum(t, 3, 3)
 	q.start(1, 2, 3)
 	q.await(1, "1v 2v 3v")
-	put(t, q.store(1), "/k", "v")
+	q.put(1, "v")
 	q.stop(3)
 	old := q.peers
 	q.add(4)
@@ -414,7 +496,9 @@ func TestQuorumTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed(t, store)
-	put(t, store, "/k", "v")
+	if _, err := store.Range(t.Context(), Range{Prefix: "/k"}); err != nil {
+		t.Error(err)
+	}
 
 	q.tls = certificate(t, t.TempDir())
 	if _, err := q.outside(1).ask(t.Context(), q.peers[1]); err == nil {
@@ -483,7 +567,7 @@ func TestQuorumMoves(t *testing.T) {
 		q.stop(id)
 		q.start(id)
 	}
-	put(t, q.store(2), "/k", "v")
+	q.put(2, "v")
 	if got := q.roles(2); got != "1v 2v 3v" {
 		t.Errorf("members %s", got)
 	}
