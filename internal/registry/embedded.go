@@ -333,7 +333,9 @@ func (e *Embedded) etcdConfig() (*embed.Config, error) {
 // fail is called by etcd's logger on a goroutine that then blocks for ever. In a cluster this broker goes on with the
 // other members.
 func (e *Embedded) fail(reason string) {
-	e.failure.set(reason)
+	if !e.failure.set(reason) {
+		return
+	}
 	e.quiet.Store(true) // what follows is of no use
 	err := e.failedError("registry")
 	if d := e.config.Door; d != nil && d.config.Members > 1 && e.store.current.Load() != nil {
@@ -437,6 +439,9 @@ func (e *Embedded) Close() error {
 		e.quiet.Store(true)
 		e.closed = e.store.Close()
 		e.HandOver(context.Background())
+		if e.config.Door != nil {
+			e.closed = errors.Join(e.closed, e.config.Door.Close()) // before: etcd's handlers may not outlive its files
+		}
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
@@ -456,9 +461,6 @@ func (e *Embedded) Close() error {
 		}
 		if e.followed != nil {
 			<-e.followed
-		}
-		if e.config.Door != nil {
-			e.closed = errors.Join(e.closed, e.config.Door.Close())
 		}
 	})
 	return e.closed

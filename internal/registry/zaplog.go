@@ -115,9 +115,11 @@ type failure struct {
 
 func newFailure() *failure { return &failure{closed: make(chan struct{})} }
 
-func (f *failure) set(reason string) {
+// set tells whether it was the first one.
+func (f *failure) set(reason string) (first bool) {
 	f.once.Do(func() {
-		f.reason = reason
+		f.reason, first = reason, true
 		close(f.closed)
 	})
+	return first
 }
