@@ -89,6 +89,14 @@ compat-tools: ## Apache Kafka's tools and readers against a broker (wants a JDK,
 power-cut: ## SEEDS (2,000) simulated power cuts; SEED=n replays one
 	$(GO) test ./internal/commitlog -run '^TestPowerCut' -count=1 -timeout 60m -args $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS))
 
+.PHONY: sim
+sim: ## SEEDS (2,000) simulated histories of a cluster, and its scenarios; SEED=n replays one
+	$(GO) test ./internal/sim -count=1 -timeout 120m -args $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS))
+
+.PHONY: sim-mutants
+sim-mutants: ## leave out one check of the replicas at a time: a history must miss it
+	$(GO) test -tags mutants ./internal/sim -run Mutants -count=1 -timeout 60m
+
 .PHONY: bench
 bench: ## tidemark beside Apache Kafka and NATS in under 30 minutes: a table of ratios (wants root, a JDK and Maven)
 	scripts/bench.sh $(BENCH_FLAGS)

@@ -14,6 +14,9 @@ type Facts struct {
 	// Unclean is the broker that is being swept after it lost what its disk had not synced; NoBroker for none. It is still
 	// fenced.
 	Unclean meta.BrokerID
+	// Intact says that Unclean's disk is the one that held its copies and kept all that it had synced: in partitions whose
+	// value says flushed it has everything that was acknowledged (D9).
+	Intact bool
 
 	// MinISR and Flush are what the topic's configuration wants. ByFactor: min_isr is one less than the replicas that are there,
 	// as internal topics have it (D15).
@@ -31,7 +34,8 @@ type Facts struct {
 //  1. The value follows the configuration: min_isr, and flush with a new epoch. ELR goes when min_isr changes under a
 //     leader (KIP-966).
 //  2. An unclean broker leaves ISR and ELR, and is remembered in last_known_isr; if it led, the epoch rises (E-8). When
-//     it was the only one that ever mattered, it leads on: nobody else has more.
+//     it was the only one that ever mattered, it leads on: nobody else has more. Where everything acknowledged was synced
+//     and its disk is intact, it keeps its place; if it led, the epoch rises all the same.
 //  3. A fenced leader is replaced only if an unfenced successor exists in ISR, else in ELR; otherwise the value stays,
 //     and the leader resumes its epoch when it is unfenced.
 //  4. A fenced follower leaves the ISR of a serving leader.
@@ -101,6 +105,12 @@ func (d *decision) sweep() {
 	}
 	d.because("broker restarted uncleanly")
 	d.raise = d.raise || led
+	if d.facts.Intact && d.Flushed {
+		if !led {
+			d.reasons = d.reasons[:len(d.reasons)-1]
+		}
+		return
+	}
 	d.ISR, d.ELR = without(d.ISR, lost), without(d.ELR, lost)
 	d.LastKnownISR = with(d.LastKnownISR, lost)
 	if len(d.ISR) == 0 && len(d.ELR) == 0 && len(d.LastKnownISR) == 1 {

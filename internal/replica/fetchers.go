@@ -330,8 +330,8 @@ func (l *lane) take(ctx context.Context, response *FetchResponse) {
 			continue
 		}
 		a := Answer{
-			Leader: q.position.Leader, Epoch: q.position.Epoch, Offset: q.position.Offset, Err: p.Err, Diverging: p.Diverging,
-			HighWatermark: p.HighWatermark, LogStart: p.LogStart, Records: len(p.Records) > 0,
+			Leader: q.position.Leader, Epoch: q.position.Epoch, Offset: q.position.Offset, LastEpoch: q.partition.LastEpoch,
+			Err: p.Err, Diverging: p.Diverging, HighWatermark: p.HighWatermark, LogStart: p.LogStart, Records: len(p.Records) > 0,
 		}
 		if q.replica.answered(ctx, a, p.Records) {
 			pause := l.longer(l.retry[q.replica].pause)

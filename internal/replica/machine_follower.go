@@ -44,8 +44,8 @@ func (s FollowerState) String() string {
 //	fetches     Answered, another error          fetches     again after a while
 //	fetches     Answered, records                fetches     append them, then Followed
 //	truncates   Truncated                        fetches     from the new end
-//	any         Answered to a request that it    unchanged   ignored (KAFKA-18991): another epoch, leader or offset
-//	            would not make any more
+//	any         Answered to a request that it    unchanged   ignored (KAFKA-18991): another leader, epoch or offset, or after
+//	            would not make any more                      a record of another epoch: the log was cut and is as long again
 //
 // A follower's high watermark is the leader's, as far as its own log goes, and never taken from an answer that tells it to
 // truncate. In a flush partition it fetches only from a synced end: its fetch offset is its acknowledgement.
@@ -64,9 +64,11 @@ type Position struct {
 
 // Answer is a leader's answer to a follower's fetch.
 type Answer struct {
-	Leader meta.BrokerID
-	Epoch  meta.Epoch // of the request
-	Offset int64      // of the request
+	// What the request said: whom it asked, in which leader epoch, from which offset, after a record of which epoch.
+	Leader    meta.BrokerID
+	Epoch     meta.Epoch
+	Offset    int64
+	LastEpoch meta.Epoch
 
 	// Err is nil, ErrFencedEpoch, ErrOffsetOutOfRange, or anything else: then the follower tries again later.
 	Err error
@@ -136,7 +138,8 @@ func (m *Machine) Answered(a Answer, epochs commitlog.Epochs) Effects {
 	if m.role != RoleFollower || m.follower.state != FollowerFetches {
 		return Effects{Ignored: true}
 	}
-	if (a.Leader != m.value.Leader || a.Epoch != m.value.LeaderEpoch || a.Offset != m.written) && !m.lacks(AnyAnswer) {
+	present := a.Leader == m.value.Leader && a.Epoch == m.value.LeaderEpoch && a.Offset == m.written && a.LastEpoch == epochs.LatestEpoch()
+	if !present && !m.lacks(AnyAnswer) {
 		return Effects{Ignored: true}
 	}
 	var e Effects

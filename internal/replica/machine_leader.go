@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemark-io/tidemark/internal/commitlog"
 	"github.com/tidemark-io/tidemark/internal/meta"
 )
 
@@ -87,7 +88,7 @@ const (
 	OutcomeRefused
 )
 
-// FollowerFetch is a fetch of another replica from the log of this one, which agrees with the follower's up to Offset.
+// FollowerFetch is a fetch of another replica from the log of this one.
 type FollowerFetch struct {
 	Broker      meta.BrokerID
 	BrokerEpoch int64
@@ -96,6 +97,7 @@ type FollowerFetch struct {
 	Offset      int64      // everything below is on the follower's disk (synced, in a flush partition)
 	LogStart    int64
 	LeaderEnd   int64 // the end of the leader's log when it was read
+	Diverges    bool  // the logs part below Offset: the fetch acknowledges nothing (E-43)
 }
 
 // changePause is how long a leader waits after a change that was refused, or whose outcome is unknown.
@@ -156,6 +158,20 @@ func (m *Machine) adopt(before *meta.Partition, e *Effects) {
 	m.proposeFlushed(e)
 }
 
+// Compare compares a reader's log with this one: the reader's last record, before offset, is of epoch last. It returns nil
+// if this log has that record too, or else the end of this log's highest epoch not above last (E-43). ErrOffsetOutOfRange:
+// this log has no such epoch.
+func (m *Machine) Compare(last meta.Epoch, offset int64, epochs commitlog.Epochs, logEnd int64) (*EpochEnd, error) {
+	epoch, end := epochs.EndFor(last, logEnd)
+	if epoch < 0 || end < 0 {
+		return nil, fmt.Errorf("this log has no epoch up to %d: %w", last, ErrOffsetOutOfRange)
+	}
+	if end < offset || epoch < last && !m.lacks(TruncateOneRound) {
+		return &EpochEnd{epoch, end}, nil
+	}
+	return nil, nil
+}
+
 // FollowerFetched tells that another replica has everything below its fetch offset.
 func (m *Machine) FollowerFetched(f FollowerFetch, now time.Time) Effects {
 	p := m.other(f.Broker)
@@ -164,9 +180,11 @@ func (m *Machine) FollowerFetched(f FollowerFetch, now time.Time) Effects {
 		return Effects{Ignored: true}
 	case f.Epoch != m.value.LeaderEpoch && !m.lacks(AnyEpochFetches):
 		return Effects{Ignored: true}
-	case !f.Current && !m.lacks(CountAnyLife):
+	case f.Diverges && !m.lacks(CountDiverging):
+		return Effects{Ignored: true}
+	case !f.Current:
 		return Effects{Ignored: true} // it may read, but it never counts (D6)
-	case f.BrokerEpoch < p.life && !m.lacks(CountAnyLife):
+	case f.BrokerEpoch < p.life:
 		return Effects{Ignored: true} // sent before the broker started anew
 	}
 	var e Effects
@@ -174,7 +192,7 @@ func (m *Machine) FollowerFetched(f FollowerFetch, now time.Time) Effects {
 		m.written = f.LeaderEnd
 		e.Sync = m.value.Flush
 	}
-	if f.BrokerEpoch != p.life && !m.lacks(CountAnyLife) {
+	if f.BrokerEpoch != p.life && !m.lacks(KeepEnds) {
 		p.unproven = m.value.InSync(f.Broker) && p.life != 0
 		e.Reread = p.unproven
 		p.end, p.leaderEnd, p.caughtUp = -1, 0, time.Time{}

@@ -24,7 +24,7 @@ import (
 //	brokers (B,LIFE,...): who is live; clock S: the time in seconds, with a tick; stalled
 //	change version=V refused|unknown; read version=V
 //	position
-//	answer offset=N [epoch=E] [leader=L] [hw=N] [start=N] [records] [diverging=(epoch,end)] [err=fenced|range|other]
+//	answer offset=N [last=E] [epoch=E] [leader=L] [hw=N] [start=N] [records] [diverging=(epoch,end)] [err=fenced|range|other]
 //	truncated start end epoch start epoch start...; followed hw=N start=N
 func TestMachine(t *testing.T) {
 	datadriven.Walk(t, "testdata/machine", func(t *testing.T, path string) {
@@ -126,6 +126,7 @@ func (s *script) answer(t *testing.T, d *datadriven.TestData) Effects {
 	a := Answer{
 		Leader: meta.BrokerID(number(t, d, "leader", int64(value.Leader))), Epoch: meta.Epoch(number(t, d, "epoch", int64(value.LeaderEpoch))),
 		Offset: number(t, d, "offset", 0), HighWatermark: number(t, d, "hw", 0), LogStart: number(t, d, "start", 0), Records: d.HasArg("records"),
+		LastEpoch: meta.Epoch(number(t, d, "last", int64(s.epochs.LatestEpoch()))),
 	}
 	var kind string
 	d.MaybeScanArgs(t, "err", &kind)

@@ -14,7 +14,7 @@ const (
 	JoinBelowEpochStart        // a follower joins the ISR below the start of the leader's epoch
 	JoinBelowHigh              // a follower joins the ISR below the high watermark
 	JoinAnyLife                // a join is not bound to the broker epoch in which the follower fetched
-	CountAnyLife               // fetches count in any broker epoch
+	KeepEnds                   // what is known of a follower outlives its broker epoch
 	IgnorePending              // brokers that a change in flight adds do not hold the high watermark
 	ForgetUnknown              // a change with an unknown outcome counts as not made
 	AdvanceWhenShort           // the high watermark rises below min.insync

@@ -25,3 +25,12 @@ func Mutants() []Mutant {
 	}
 	return all
 }
+
+// String is the name of the constant.
+func (m Mutant) String() string {
+	return [...]string{
+		"NoMutant", "TruncateToHigh", "TruncateOneRound", "AnyEpochFetches", "KeepProgress", "JoinBelowEpochStart", "JoinBelowHigh",
+		"JoinAnyLife", "KeepEnds", "IgnorePending", "ForgetUnknown", "AdvanceWhenShort", "CountWritten", "AnyAnswer",
+		"RaiseWhenDiverging", "CountDiverging", "TrustResumed",
+	}[m]
+}

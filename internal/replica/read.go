@@ -115,17 +115,12 @@ func (r *Replica) read(request ReadRequest) (ReadResult, error) {
 
 // diverging compares the epoch of the reader's last record with this log's epochs.
 func (r *Replica) diverging(request ReadRequest, start int64) (*EpochEnd, error) {
-	epoch, end := r.log.EpochEnd(request.LastFetchedEpoch)
-	if epoch < 0 || end < 0 {
-		return nil, fmt.Errorf("this log has no epoch up to %d: %w", request.LastFetchedEpoch, ErrOffsetOutOfRange)
-	}
 	if request.Offset < start {
 		return nil, fmt.Errorf("offset %d is below the log's start %d: %w", request.Offset, start, ErrOffsetOutOfRange)
 	}
-	if epoch < request.LastFetchedEpoch || end < request.Offset {
-		return &EpochEnd{epoch, end}, nil
-	}
-	return nil, nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.machine.Compare(request.LastFetchedEpoch, request.Offset, r.log.Epochs(), r.log.EndOffset())
 }
 
 // Watch parks a fetch: w will hear of every byte that becomes readable after the read that gave result, and fires when
