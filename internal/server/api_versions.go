@@ -11,8 +11,15 @@ import (
 // softwareName is what KIP-511 lets a client call itself.
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
-// apiVersions tells a client which requests are served (key 18). No transaction.version or group.version is finalised
-// before transactions and groups exist.
+// The levels of metadata.version, of which kafka-features and consoles learn what release they have before them:
+// 3.3-IV3 is the lowest that Apache Kafka 4.x knows, and 4.4-IV2 is what the settings say.
+const (
+	metadataLevelMin = 7
+	metadataLevel    = 33
+)
+
+// apiVersions tells a client which requests are served (key 18), and the level that consoles look for. No
+// transaction.version or group.version is finalised before transactions and the consumer protocol exist.
 func (s *Server) apiVersions(_ context.Context, c *client, req *kmsg.ApiVersionsRequest) (kmsg.Response, error) {
 	resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
 	if req.Version >= 3 {
@@ -27,6 +34,13 @@ func (s *Server) apiVersions(_ context.Context, c *client, req *kmsg.ApiVersions
 		return resp, nil
 	}
 	resp.ApiKeys = s.apiKeys()
+	supported := kmsg.NewApiVersionsResponseSupportedFeature()
+	supported.Name, supported.MinVersion, supported.MaxVersion = "metadata.version", metadataLevelMin, metadataLevel
+	finalized := kmsg.NewApiVersionsResponseFinalizedFeature()
+	finalized.Name, finalized.MinVersionLevel, finalized.MaxVersionLevel = "metadata.version", metadataLevel, metadataLevel
+	resp.SupportedFeatures = append(resp.SupportedFeatures, supported)
+	resp.FinalizedFeatures = append(resp.FinalizedFeatures, finalized)
+	resp.FinalizedFeaturesEpoch = 0 // the level does not change while a broker lives
 	return resp, nil
 }
 

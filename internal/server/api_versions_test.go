@@ -33,6 +33,9 @@ func TestApiVersionsEveryVersion(t *testing.T) {
 		if resp.ErrorCode != wantCode || len(resp.ApiKeys) == 0 {
 			t.Errorf("v%d: code %d with %d keys, want code %d", version, resp.ErrorCode, len(resp.ApiKeys), wantCode)
 		}
+		if announced := len(resp.FinalizedFeatures) == 1 && resp.FinalizedFeatures[0].MaxVersionLevel == metadataLevel; announced != (wantVersion >= 3) {
+			t.Errorf("v%d: the finalized features are %v", version, resp.FinalizedFeatures)
+		}
 		if again := resp.AppendTo(nil); !bytes.Equal(again, body) {
 			t.Errorf("v%d: the answer does not survive a round trip", version)
 		}
