@@ -104,3 +104,7 @@ bench: ## tidemark beside Apache Kafka and NATS in under 30 minutes: a table of 
 .PHONY: bench-full
 bench-full: ## the same by the whole protocol, for an idle machine: A B B A, 5 repeats, a minute each (about six hours)
 	scripts/bench.sh -full $(BENCH_FLAGS)
+
+.PHONY: bench-groups
+bench-groups: ## processor time of a broker with 500 steady consumer groups of 3 (GROUPS_FLAGS)
+	cd compat && $(GO) run ./cmd/groups $(GROUPS_FLAGS)
