@@ -77,6 +77,14 @@ func OpenKafka() (*Kafka, error) {
 // Environ is the environment variable by which a process without a network finds the same jars.
 func (k *Kafka) Environ() string { return classpathVariable + "=" + k.classpath }
 
+// Classpath is the jars, for a compiler.
+func (k *Kafka) Classpath() string { return k.classpath }
+
+// WithClasses runs classes of this folder too.
+func (k *Kafka) WithClasses(dir string) *Kafka {
+	return &Kafka{classpath: dir + string(os.PathListSeparator) + k.classpath, logging: k.logging}
+}
+
 // Command prepares a run of a class, with a small heap and a fast start.
 func (k *Kafka) Command(ctx context.Context, class string, args ...string) *exec.Cmd {
 	return k.java(ctx, []string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"}, class, args...)

@@ -81,5 +81,7 @@ func All() []Suite {
 		confluentKafkaJavaScript(),
 		librdkafka(),
 		librdkafkaNoAutoCreate(),
+		kafkaTools(),
+		javaClient(),
 	}
 }
