@@ -63,23 +63,43 @@ func (a *await) park(hurry func(), patient bool) {
 // resolve gives the answer of a parked request. The answer is written by a goroutine of its own, so that whoever
 // resolves never waits for a slow client.
 func (a *await) resolve(ans reply) {
-	if a.settle(ans) {
+	if a.settle(ans, false) {
 		go a.conn.drain()
 	}
 }
 
-// settle stores the answer and tells whether the caller has become the writer: it then must call drain.
-func (a *await) settle(ans reply) bool {
+// settle stores the answer and tells whether the caller has become the writer: it then must call drain. With hold nobody
+// becomes it: the caller sees to it that uncork is called soon, whatever happens.
+func (a *await) settle(ans reply, hold bool) bool {
 	c := a.conn
 	c.server.budget.release(a.charge)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a.done, a.answer, a.hurry = true, ans, nil
-	if c.mu.writing || !c.mu.head.done {
+	return !hold && c.claimLocked()
+}
+
+// claimLocked makes the caller the writer if there is something to write and nobody else is.
+func (c *conn) claimLocked() bool {
+	if c.mu.writing || c.mu.head == nil || !c.mu.head.done {
 		return false
 	}
 	c.mu.writing = true
 	return true
+}
+
+// uncork writes the answers that were held back. It is called by the reading goroutine, before it waits for anything.
+func (c *conn) uncork() {
+	if c.corked == 0 {
+		return
+	}
+	c.corked = 0
+	c.mu.Lock()
+	writes := c.claimLocked()
+	c.mu.Unlock()
+	if writes {
+		c.drain()
+	}
 }
 
 // enqueue adds a place at the end of the order.

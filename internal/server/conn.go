@@ -29,10 +29,12 @@ type conn struct {
 
 	// head is what was read beyond the current frame: with it a small request costs one read, and a connection that
 	// sent nothing costs no buffer. It belongs to the reading goroutine, as do provenBytes and ended.
-	head        [headBytes]byte
+	head        []byte // firstHead, or aheadBytes
+	firstHead   [headBytes]byte
 	headFrom    int
 	headTo      int
 	provenBytes int   // size of the largest frame that the peer has sent in full
+	corked      int   // answers that are done and held back, because the next request is here already; see dispatch
 	ended       error // why reading has ended
 
 	mu struct {
@@ -49,6 +51,11 @@ type conn struct {
 
 const (
 	headBytes = 256
+	// aheadBytes is the size of head once a peer has sent a request that is larger than headBytes and small enough to come
+	// with others in one read.
+	aheadBytes = 8 << 10
+	// corkedMax is how many answers are held back at most while requests are here already.
+	corkedMax = 16
 	// firstChunkBytes is the first buffer of a frame on a connection that has not yet sent a whole request, and
 	// chunkBytes on one that has: what a peer can make us hold by announcing a large frame and sending none of it.
 	firstChunkBytes = 2 << 10
@@ -59,6 +66,7 @@ const (
 
 func newConn(s *Server, socket net.Conn, l *Listener) *conn {
 	c := &conn{server: s, socket: socket, sender: newSender(socket)}
+	c.head = c.firstHead[:]
 	c.client = client{listener: l, remote: socket.RemoteAddr(), local: socket.LocalAddr()}
 	c.mu.changed.L = &c.mu
 	return c
@@ -69,6 +77,9 @@ func newConn(s *Server, socket net.Conn, l *Listener) *conn {
 func (c *conn) run(ctx context.Context) {
 	defer c.end(ctx)
 	for c.ended == nil {
+		if c.corked >= min(corkedMax, c.server.config.UnansweredMax-1) || !c.buffered() {
+			c.uncork()
+		}
 		if c.ended = c.waitUnanswered(c.server.config.UnansweredMax - 1); c.ended != nil {
 			return
 		}
@@ -87,6 +98,8 @@ func (c *conn) end(ctx context.Context) {
 	if cause := recover(); cause != nil {
 		c.ended = c.server.panicked(c, cause)
 		c.breakOff()
+	} else {
+		c.uncork()
 	}
 	if ctx.Err() != nil {
 		c.finish()
@@ -195,7 +208,18 @@ func (c *conn) readFrame(ctx context.Context) (*frame, error) {
 		return nil, err
 	}
 	c.provenBytes = max(c.provenBytes, int(length), chunkBytes)
+	if length > headBytes && length < aheadBytes/2 && len(c.head) == headBytes {
+		larger := make([]byte, aheadBytes)
+		c.headFrom, c.headTo = 0, copy(larger, c.head[c.headFrom:c.headTo])
+		c.head = larger
+	}
 	return f, nil
+}
+
+// buffered tells whether the next frame has been read in full.
+func (c *conn) buffered() bool {
+	have := c.head[c.headFrom:c.headTo]
+	return len(have) >= 4 && uint64(len(have)-4) >= uint64(binary.BigEndian.Uint32(have))
 }
 
 // readLength waits for the next frame's length, as long as a connection may be idle, and checks it.
@@ -339,7 +363,7 @@ func (c *conn) fill(n int) error {
 	if c.headTo-c.headFrom >= n {
 		return nil
 	}
-	c.headTo = copy(c.head[:], c.head[c.headFrom:c.headTo])
+	c.headTo = copy(c.head, c.head[c.headFrom:c.headTo])
 	c.headFrom = 0
 	for c.headTo < n {
 		k, err := c.socket.Read(c.head[c.headTo:])
@@ -396,7 +420,15 @@ func (c *conn) dispatch(ctx context.Context, f *frame) error {
 	if err != nil {
 		ans = closeReply{err}
 	}
-	if ans != nil && a.settle(ans) {
+	switch {
+	case ans == nil:
+		c.uncork() // nothing may wait for a request that is parked
+	case err == nil && c.buffered():
+		// The client has sent the next request without waiting for this answer: one write takes both answers.
+		a.settle(ans, true)
+		c.corked++
+	case a.settle(ans, false):
+		c.corked = 0
 		c.drain()
 	}
 	if err != nil {
@@ -416,6 +448,7 @@ func (c *conn) setClientID(id []byte) {
 
 // alone runs a request that waits for all earlier ones of its connection and that no later one overtakes.
 func (c *conn) alone(ctx context.Context, f *frame, body []byte) error {
+	c.uncork()
 	if err := c.waitUnanswered(0); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -278,6 +279,108 @@ func TestErrorWaitsItsTurn(t *testing.T) {
 		receive(t, socket, 1)
 		closed(t, socket)
 	})
+}
+
+// TestAnswersToRequestsThatCameTogether leave together, but never wait for one that is parked, for a bad one or for the
+// limit of unanswered requests.
+func TestAnswersToRequestsThatCameTogether(t *testing.T) {
+	prompt := overlapping(0, func(_ context.Context, a *await, _ *frame, _ []byte) (reply, error) {
+		return frameReply(binary.BigEndian.AppendUint32([]byte{0, 0, 0, 4}, uint32(a.id))), nil
+	})
+	bad := overlapping(9, func(context.Context, *await, *frame, []byte) (reply, error) { return nil, wire.ErrMalformed })
+	const prompts, parks, refused, alone = 'p', 'w', 'x', 'a'
+	for _, test := range []struct {
+		what     string
+		limit    int
+		requests string
+		writes   []int // answers in each write before anything that is parked is resolved
+		closed   bool
+	}{
+		{"all at once", 100, "ppppp", []int{5}, false},
+		{"one parks", 100, "ppwpp", []int{2}, false},
+		{"one is bad", 100, "ppxpp", []int{2}, true},
+		{"one is answered alone", 100, "ppapp", []int{2, 1, 2}, false},
+		{"more than are held back", 100, strings.Repeat("p", 40), []int{16, 16, 8}, false},
+		{"one may be unanswered", 1, "ppp", []int{1, 1, 1}, false},
+		{"two may be unanswered", 2, "pppp", []int{1, 1, 1, 1}, false},
+		{"three may be unanswered", 3, "ppppp", []int{2, 2, 1}, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var p parking
+			s := startInMemory(t, Config{Limits: Limits{UnansweredMax: test.limit}}, prompt, p.handler(1), bad)
+			socket := s.dial()
+			writes := make(chan []byte, 100)
+			go func() {
+				defer close(writes)
+				for {
+					b := make([]byte, 1<<16)
+					n, err := socket.Read(b)
+					if err != nil {
+						return
+					}
+					writes <- b[:n]
+				}
+			}()
+			send(t, socket, 0, produceOf(make([]byte, headBytes))) // from here on the server reads ahead
+			if got := <-writes; len(got) != 8 {
+				t.Fatalf("%s: %x", test.what, got)
+			}
+			var requests []byte
+			for i, kind := range test.requests {
+				var req kmsg.Request
+				switch kind {
+				case prompts:
+					req = produceOf(nil)
+				case parks:
+					req = fetchFrom(12, 0, 0)
+				case refused:
+					offsets := kmsg.NewPtrOffsetFetchRequest()
+					offsets.SetVersion(5)
+					req = offsets
+				case alone:
+					req = apiVersionsRequest()
+				}
+				requests = append(requests, frameOf(int32(i+1), req)...)
+			}
+			go func() { _, _ = socket.Write(requests) }()
+			synctest.Wait()
+			var got []int
+			next := uint32(1)
+			take := func(b []byte) (n int) {
+				for ; len(b) >= 8; n++ {
+					if id := binary.BigEndian.Uint32(b[4:]); id != next {
+						t.Errorf("%s: answer %d came, want %d", test.what, id, next)
+					}
+					next++
+					b = b[min(len(b), 4+int(binary.BigEndian.Uint32(b))):]
+				}
+				return n
+			}
+			for len(writes) > 0 {
+				got = append(got, take(<-writes))
+			}
+			if !slices.Equal(got, test.writes) {
+				t.Errorf("%s: answers in each write %v, want %v", test.what, got, test.writes)
+			}
+			if test.closed {
+				if b, open := <-writes; open {
+					t.Errorf("%s: %x after the bad request", test.what, b)
+				}
+				return
+			}
+			for id := range len(test.requests) {
+				p.resolve(int32(id + 1))
+			}
+			synctest.Wait()
+			for len(writes) > 0 {
+				take(<-writes)
+			}
+			if int(next) != len(test.requests)+1 {
+				t.Errorf("%s: %d of %d requests were answered", test.what, next-1, len(test.requests))
+			}
+			_ = socket.Close()
+		})
+	}
 }
 
 // TestReadingStopsAtTheLimit parks requests until the connection is read no further, and goes on when one is answered.

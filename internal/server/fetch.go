@@ -274,7 +274,7 @@ func (call *fetchCall) finish() {
 		call.park()
 		return
 	}
-	if call.await.settle(call.reply()) {
+	if call.await.settle(call.reply(), false) {
 		call.await.conn.drain()
 	}
 }
