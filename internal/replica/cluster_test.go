@@ -47,6 +47,7 @@ type member struct {
 	stopped  chan struct{}
 	severed  atomic.Bool // nobody reaches it, and it reaches nobody
 	sessions map[laneKey]*servedSession
+	begun    map[laneKey]int // sessions that it began as a follower
 }
 
 var errSevered = errors.New("connection refused")
@@ -58,7 +59,7 @@ func newCluster(t *testing.T, brokers int) *cluster {
 	}
 	for i := range brokers {
 		id := meta.BrokerID(i + 1)
-		c.members[id] = &member{cluster: c, id: id, disk: vfs.NewMemory(uint64(id))}
+		c.members[id] = &member{cluster: c, id: id, disk: vfs.NewMemory(uint64(id)), begun: map[laneKey]int{}}
 		c.start(id)
 	}
 	t.Cleanup(func() {
@@ -243,6 +244,7 @@ func (m *member) Fetch(ctx context.Context, leader meta.BrokerID, lane int, q *F
 	if q.Session == 0 {
 		s = &servedSession{partitions: map[meta.TopicIDPartition]FetchPartition{}}
 		to.sessions[key] = s
+		m.begun[laneKey{leader, lane}]++
 	}
 	m.mu.Unlock()
 	if s == nil || q.SessionEpoch != s.epoch {
@@ -664,6 +666,35 @@ func TestManyPartitions(t *testing.T) {
 		settle(2 * time.Second)
 		for tp := range all {
 			c.equal(tp, 3, three...)
+		}
+	})
+}
+
+// A statement gives up the fetches of those lanes only whose partitions or terms it changes; a lane without partitions ends.
+func TestStatementsDisturbWhomTheyConcern(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		begun := func(follower, leader meta.BrokerID) int {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.members[follower].begun[laneKey{leader, 0}]
+		}
+		first := c.create(meta.Partition{Replicas: three, Leader: 1, ISR: three, MinISR: 2})
+		settle(2 * time.Second)
+		before := begun(3, 1)
+		second := c.create(meta.Partition{Replicas: three[:2], Leader: 2, ISR: three[:2], MinISR: 1})
+		c.set(first, func(p *meta.Partition) { p.MinISR = 1 })
+		p := c.produce(first, 1, AcksAll, 1)
+		settle(2 * time.Second)
+		if got := begun(3, 1); got != before || !p.Completed() {
+			t.Errorf("broker 3 began %d sessions with broker 1, then %d; committed %v", before, got, p.Completed())
+		}
+		c.elect(second, 1, three[:2]...)
+		c.elect(first, 1, three...)
+		settle(2 * time.Second)
+		c.equal(first, 1, three...)
+		if n := len(c.members[1].table.fetchers.mu.lanes); n != 0 {
+			t.Errorf("broker 1, which leads everything, has %d lanes", n)
 		}
 	})
 }

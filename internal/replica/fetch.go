@@ -114,7 +114,7 @@ func (r *Replica) following() (leader meta.BrokerID, epoch meta.Epoch, flush, ok
 func (r *Replica) fetchFrom() (Position, FetchPartition, bool) {
 	r.mu.Lock()
 	p, ok := r.mu.machine.FetchFrom()
-	ok = ok && r.mu.closed == nil && r.mu.changing == nil
+	ok = ok && r.mu.closed == nil
 	r.mu.Unlock()
 	return p, FetchPartition{
 		TopicIDPartition: meta.TopicIDPartition{Topic: r.id, Partition: r.partition}, Name: r.topic, Epoch: p.Epoch, Offset: p.Offset,
