@@ -26,7 +26,13 @@ const (
 
 // librdkafka is the numbered tests of librdkafka, with the classic protocol of groups.
 func librdkafka() Suite {
-	return librdkafkaSuite("librdkafka", "default", true, []string{"0001", "0012", "0017", "0030", "0039", "0054", "0059", "0070", "0073"})
+	return librdkafkaSuite("librdkafka", "default", true, []string{
+		"0001_multiobj", "0003_msgmaxsize", "0012_produce_consume", "0017_compression", "0019_list_groups", "0022_consume_batch",
+		"0029_assign_offset", "0031_get_offsets", "0034_offset_reset", "0054_offset_time", "0059_bsearch", "0070_null_empty",
+		"0073_headers", "0081_admin/do_test_AlterConfigs", "0081_admin/do_test_DeleteRecords", "0081_admin/do_test_DeleteGroups",
+		"0081_admin/do_test_ListConsumerGroupOffsets", "0081_admin/do_test_ListOffsets", "0082_fetch_max_bytes", "0090_idempotence",
+		"0130_store_offsets", "0132_strategy_ordering",
+	})
 }
 
 // librdkafkaNoAutoCreate is those few of the numbered tests that want a broker that creates no topic by itself.
