@@ -105,8 +105,8 @@ type librdkafkaProcess struct {
 var librdkafkaLong = []string{"0077", "0089", "0113", "0102", "0026", "0033", "0045", "0076", "0137", "0091"}
 
 // planLibrdkafka says what to run in a scenario, in this order, and what is left out. only limits it to names that begin
-// with one of its elements; nil is no limit. dir has the source of the tests.
-func planLibrdkafka(dir, scenario string, only []string) (plan []librdkafkaProcess, left []Result, err error) {
+// with one of its elements, nil is no limit; skip are names that do not run. dir has the source of the tests.
+func planLibrdkafka(dir, scenario string, only []string, skip map[string]string) (plan []librdkafkaProcess, left []Result, err error) {
 	source, err := os.ReadFile(filepath.Join(dir, "test.c"))
 	if err != nil {
 		return nil, nil, err
@@ -116,12 +116,13 @@ func planLibrdkafka(dir, scenario string, only []string) (plan []librdkafkaProce
 		return nil, nil, err
 	}
 	wanted := func(name string) bool {
-		return only == nil || slices.ContainsFunc(only, func(o string) bool { return strings.HasPrefix(name, o) })
+		return !skipped(skip, name) && (only == nil || slices.ContainsFunc(only, func(o string) bool { return strings.HasPrefix(name, o) }))
 	}
 	for _, t := range tests {
 		reason := t.off(scenario)
 		at := slices.IndexFunc(plan, func(p librdkafkaProcess) bool { return p.number == t.number() && p.subtest == "" })
 		switch apart, ok := librdkafkaApart[t.name]; {
+		case skipped(skip, t.name):
 		case reason != "":
 			left = append(left, Result{Test: t.name, Status: Skipped, Detail: reason})
 		case ok:
