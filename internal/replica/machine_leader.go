@@ -105,6 +105,7 @@ const changePause = time.Second
 
 // lead begins a term.
 func (m *Machine) lead(log LogState, before *meta.Partition, e *Effects, now time.Time) {
+	e.Follow = m.role == RoleFollower // no more
 	m.role = RoleLeader
 	old := m.leader.others
 	m.leader = leader{epochStart: m.written}
