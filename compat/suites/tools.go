@@ -28,7 +28,7 @@ func kafkaTools() Suite {
 	return Suite{
 		Name:    "kafka-tools",
 		Source:  "Maven artifact org.apache.kafka:kafka-tools " + kafkaVersion,
-		CI:      []string{"groups-reset", "groups-describe", "records", "verifiable"},
+		CI:      []string{"groups-describe", "groups-reset", "records"},
 		Prepare: rememberKafka,
 		Run: func(ctx context.Context, s *Stage) ([]Result, error) {
 			kafka, err := recallKafka(s.Dir)
