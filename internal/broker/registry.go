@@ -108,6 +108,18 @@ func (b *Broker) embed(ctx context.Context, phase console.Phase) (registry.Store
 	return member.Store(), nil
 }
 
+// quorum tells of the registry's members; nil when they are no brokers.
+func (b *Broker) quorum() func(context.Context) registry.Quorum {
+	switch {
+	case b.embedded != nil:
+		return b.embedded.Quorum
+	case b.door != nil:
+		return b.door.Quorum
+	default:
+		return nil
+	}
+}
+
 // embedsRegistry tells whether the registry is embedded in the brokers of a cluster.
 func (c Config) embedsRegistry() bool {
 	return len(c.Cluster) > 0 && c.Registry == nil && len(c.RegistryEndpoints) == 0

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
 	"github.com/tidemark-io/tidemark/internal/registry"
@@ -75,6 +77,26 @@ func (q *quorum) awaitVoters(id meta.BrokerID) {
 	}
 }
 
+// checkQuorum asks one broker for the members of the registry.
+func (q *quorum) checkQuorum(id meta.BrokerID) {
+	q.t.Helper()
+	request := kmsg.NewPtrDescribeQuorumRequest()
+	request.Topics = []kmsg.DescribeQuorumRequestTopic{{Topic: "__cluster_metadata", Partitions: []kmsg.DescribeQuorumRequestTopicPartition{{Partition: 0}}}}
+	answer, err := request.RequestWith(q.t.Context(), q.brokers[id].client())
+	if err != nil || answer.ErrorCode != 0 {
+		q.t.Fatalf("broker %s: %v, code %d", id, err, answer.ErrorCode)
+	}
+	p := answer.Topics[0].Partitions[0]
+	if len(p.CurrentVoters) != 3 || len(p.Observers) != 0 || p.LeaderID < 1 || p.LeaderID > 3 || p.HighWatermark <= 0 || p.LeaderEpoch <= 0 {
+		q.t.Errorf("broker %s describes the registry as %+v", id, p)
+	}
+	for i, v := range p.CurrentVoters {
+		if v.ReplicaID != int32(i+1) || v.LogEndOffset <= 0 || answer.Nodes[i].Listeners[0].Port != uint16(q.list[i].Registry.Port) {
+			q.t.Errorf("broker %s: voter %+v at %+v", id, v, answer.Nodes[i])
+		}
+	}
+}
+
 // TestClusterEmbedsItsRegistry proves that brokers which know nothing but their list become one cluster: three members of
 // the registry and a client; and that a broker whose disk was emptied finds its cluster again. D3 D6 U-63
 func TestClusterEmbedsItsRegistry(t *testing.T) {
@@ -88,6 +110,9 @@ func TestClusterEmbedsItsRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.awaitVoters(1)
+	for id := range q.brokers {
+		q.checkQuorum(id)
+	}
 	q.brokers[1].close()
 	if err := os.RemoveAll(q.directory(1)); err != nil {
 		t.Fatal(err)
@@ -126,4 +151,40 @@ func TestIDTakenByNewDirectory(t *testing.T) {
 	first.close()
 	third.wait()
 	third.close()
+}
+
+// TestUnregisterBroker proves that a broker which was stopped for good can be taken out, once, and one that runs cannot.
+func TestUnregisterBroker(t *testing.T) {
+	brokers := startCluster(t, 2)
+	client := brokers[0].client()
+	unregister := func(id int32) string {
+		t.Helper()
+		request := kmsg.NewPtrUnregisterBrokerRequest()
+		request.BrokerID = id
+		answer, err := request.RequestWith(t.Context(), client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := kerr.TypedErrorForCode(answer.ErrorCode); err != nil {
+			return err.Message + ": " + *answer.ErrorMessage
+		}
+		return ""
+	}
+	if got := unregister(2); got != "INVALID_REQUEST: Broker 2 is running; stop it before it is unregistered" {
+		t.Errorf("a running broker: %q", got)
+	}
+	brokers[1].close()
+	if got := unregister(2); got != "" {
+		t.Errorf("a stopped broker: %q", got)
+	}
+	for _, id := range []int32{2, 7} {
+		if got := unregister(id); got != fmt.Sprintf("BROKER_ID_NOT_REGISTERED: Broker ID %d is not currently registered", id) {
+			t.Errorf("broker %d: %q", id, got)
+		}
+	}
+	quorum := kmsg.NewPtrDescribeQuorumRequest()
+	answer, err := quorum.RequestWith(t.Context(), client)
+	if err != nil || answer.ErrorCode != kerr.UnsupportedVersion.Code {
+		t.Errorf("a registry that is not embedded: %v, code %d", err, answer.ErrorCode)
+	}
 }

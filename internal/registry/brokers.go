@@ -142,6 +142,66 @@ func (c *Cluster) MarkUnclean(ctx context.Context, id meta.BrokerID) error {
 	return nil
 }
 
+// Forget takes a broker out of the cluster that an operator says does not come back: what waits for it waits no longer
+// (D11). It must not be registered: ErrConflict. ErrUnknownBroker: there was none, or it is forgotten already. If it does
+// come back it is swept as after an unclean stop, for what it held may have been given to others.
+func (c *Cluster) Forget(ctx context.Context, id meta.BrokerID) error {
+	result, err := c.store.Txn(ctx, Txn{Then: []Op{Get(brokerEpochKey(id)), Get(registrationKey(id)), Get(brokerRecordKey(id))}})
+	if err != nil {
+		return fmt.Errorf("unregister broker %d: %w", id, err)
+	}
+	known, registered, record := result.Results[0].Entry, result.Results[1].Entry, result.Results[2].Entry
+	if record != nil {
+		if value, err := decode[brokerRecord](*record); err != nil || value.Unregistered {
+			return fmt.Errorf("unregister broker %d: %w", id, errors.Join(err, ErrUnknownBroker))
+		}
+	}
+	switch {
+	case registered != nil:
+		return fmt.Errorf("unregister broker %d: it is running: %w", id, ErrConflict)
+	case known == nil:
+		return fmt.Errorf("unregister broker %d: %w", id, ErrUnknownBroker)
+	}
+	result, err = c.store.Txn(ctx, Txn{
+		Conds: []Cond{Absent(registrationKey(id))},
+		Then:  []Op{Put(brokerRecordKey(id), encode(brokerRecord{Unclean: true, Unregistered: true}))},
+	})
+	if err == nil && !result.Succeeded {
+		err = ErrConflict
+	}
+	if err != nil {
+		return fmt.Errorf("unregister broker %d: %w", id, err)
+	}
+	return c.confirmFor(ctx, id)
+}
+
+// confirmFor takes a broker out of every deletion that waits for it.
+func (c *Cluster) confirmFor(ctx context.Context, id meta.BrokerID) error {
+	var waiting []Entry
+	if _, err := c.pages(ctx, deletedPrefix, func(entry Entry) { waiting = append(waiting, entry) }); err != nil {
+		return fmt.Errorf("unregister broker %d: %w", id, err)
+	}
+	for _, entry := range waiting {
+		for range conflictRetries {
+			tombstone, err := decode[Tombstone](entry)
+			if err != nil || entry.Mod == 0 || !slices.Contains(tombstone.Unconfirmed, id) {
+				break // confirmed meanwhile, or unreadable, which the state's reader reports
+			}
+			result, err := c.store.Txn(ctx, Txn{
+				Conds: []Cond{ModifiedAt(entry.Key, entry.Mod)}, Then: []Op{confirmed(entry.Key, tombstone, id)}, Else: []Op{Get(entry.Key)},
+			})
+			if err != nil {
+				return fmt.Errorf("unregister broker %d: %w", id, err)
+			}
+			if result.Succeeded || result.Results[0].Entry == nil {
+				break
+			}
+			entry = *result.Results[0].Entry
+		}
+	}
+	return nil
+}
+
 // Unclean tells whether MarkUnclean's record of a broker stands.
 func (c *Cluster) Unclean(ctx context.Context, id meta.BrokerID) (bool, error) {
 	entry, err := c.get(ctx, brokerRecordKey(id))

@@ -155,3 +155,52 @@ func TestKeepAlive(t *testing.T) {
 		}
 	})
 }
+
+// D11: a broker that does not come back is forgotten: deletions wait for it no longer, and if it does come back it counts as
+// unclean. One that runs, or that nobody knows, is refused.
+func TestForget(t *testing.T) {
+	overClusters(t, func(t *testing.T, c *Cluster) {
+		first, second := register(t, c, 1, 1), register(t, c, 2, 2)
+		seat := elect(t, c, 1, first)
+		if _, err := c.Unfence(t.Context(), seat, *snapshot(t, c).Brokers[2]); err != nil {
+			t.Fatal(err)
+		}
+		topic := newTopic(1, "a", 2)
+		for i := range topic.Partitions {
+			p := &topic.Partitions[i]
+			p.Replicas, p.ISR, p.Dirs = []meta.BrokerID{1, 2}, []meta.BrokerID{1, 2}, []meta.DirectoryID{directory(1), directory(2)}
+		}
+		create(t, c, topic, newTopic(2, "b", 1))
+		if _, err := c.DeleteTopics(t.Context(), []meta.TopicID{topicID(1)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Forget(t.Context(), 2); !errors.Is(err, ErrConflict) {
+			t.Errorf("a running broker: %v", err)
+		}
+		if err := c.Forget(t.Context(), 3); !errors.Is(err, ErrUnknownBroker) {
+			t.Errorf("a broker that never was: %v", err)
+		}
+		if err := c.Unregister(t.Context(), second); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Forget(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		if got := snapshot(t, c).Deleted[topicID(1)].Unconfirmed; len(got) != 1 || got[0] != 1 {
+			t.Errorf("the deletion waits for %v", got)
+		}
+		if err := c.Forget(t.Context(), 2); !errors.Is(err, ErrUnknownBroker) {
+			t.Errorf("forgotten twice: %v", err)
+		}
+		if unclean, err := c.Unclean(t.Context(), 2); err != nil || !unclean {
+			t.Errorf("when it comes back it is clean: %v", err)
+		}
+		register(t, c, 2, 2)
+		if _, err := c.Unfence(t.Context(), seat, *snapshot(t, c).Brokers[2]); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Forget(t.Context(), 2); !errors.Is(err, ErrConflict) {
+			t.Errorf("back and running: %v", err)
+		}
+	})
+}

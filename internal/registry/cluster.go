@@ -31,6 +31,9 @@ var (
 	// ErrTopicExists is returned by CreateTopics for a name that is taken.
 	ErrTopicExists = errors.New("topic exists")
 
+	// ErrUnknownBroker is returned by Forget for a broker that never was in the cluster, or is forgotten already.
+	ErrUnknownBroker = errors.New("unknown broker")
+
 	// ErrUnknownTopic is returned for a topic that does not exist, or not any more.
 	ErrUnknownTopic = errors.New("unknown topic")
 )

@@ -135,6 +135,8 @@ type answer struct {
 	Member      bool          `json:"member"`             // its registry directory holds a member
 	Registry    string        `json:"registry,omitempty"` // id of etcd's cluster, once the member runs
 	Leads       bool          `json:"leads"`              // the member is etcd's leader
+	Votes       bool          `json:"votes"`              // it is not a learner
+	Term        uint64        `json:"term"`               // of the leader that it knows
 	Applied     uint64        `json:"applied"`            // the member's last index
 }
 
@@ -312,7 +314,10 @@ func (d *Door) answer() answer {
 	a := answer{Broker: d.config.Broker, Brokers: d.list(), Cluster: *d.cluster.Load(), Incarnation: *d.name.Load(), Member: d.held.Load()}
 	if t := d.tenant.Load(); t != nil {
 		server := t.etcd.Server
-		a.Registry, a.Leads, a.Applied = server.Cluster().ID().String(), server.Leader() == server.MemberID(), server.AppliedIndex()
+		a.Registry, a.Leads = server.Cluster().ID().String(), server.Leader() == server.MemberID()
+		a.Term, a.Applied = server.Term(), server.AppliedIndex()
+		self := server.Cluster().Member(server.MemberID())
+		a.Votes = self != nil && !self.IsLearner
 	}
 	return a
 }

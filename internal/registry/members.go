@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -208,18 +209,26 @@ func (d *Door) announce(ctx context.Context, etcd *embed.Etcd) error {
 
 // Member is a member of etcd.
 type Member struct {
-	ID      uint64
+	ID      uint64        // 0 on a client of the registry, which does not know it
 	Broker  meta.BrokerID // NoBroker when the list does not have it
 	Address string        // of its registry listener; empty for the member of a single broker
 	Voter   bool          // not a learner
 	Leads   bool
+	Index   int64 // of its last applied entry; -1 when it does not answer, and from Members
+}
+
+// Quorum is what a broker can find out about all members.
+type Quorum struct {
+	Term    int64 // of the leader
+	Index   int64 // of the leader's last applied entry; -1 when nobody leads
+	Members []Member
 }
 
 // Members lists the members that this one knows of, by broker.
 func (e *Embedded) Members() []Member {
 	var members []Member
 	for _, m := range e.etcd.Server.Cluster().Members() {
-		member := Member{ID: uint64(m.ID), Broker: meta.NoBroker, Voter: !m.IsLearner, Leads: m.ID == e.etcd.Server.Leader()}
+		member := Member{ID: uint64(m.ID), Broker: meta.NoBroker, Voter: !m.IsLearner, Leads: m.ID == e.etcd.Server.Leader(), Index: -1}
 		if e.config.Door != nil {
 			member.Broker = e.config.Door.broker(m.Name, m.PeerURLs)
 			if len(m.PeerURLs) > 0 {
@@ -228,6 +237,45 @@ func (e *Embedded) Members() []Member {
 		}
 		members = append(members, member)
 	}
-	slices.SortFunc(members, func(a, b Member) int { return int(a.Broker - b.Broker) })
+	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Broker, b.Broker) })
 	return members
+}
+
+// Quorum asks the other members how far they are.
+func (e *Embedded) Quorum(ctx context.Context) Quorum {
+	q := Quorum{Term: int64(e.etcd.Server.Term()), Index: -1, Members: e.Members()}
+	answers := make(map[meta.BrokerID]*answer)
+	if e.config.Door != nil {
+		answers = e.config.Door.askAll(ctx)
+	}
+	for i := range q.Members {
+		m := &q.Members[i]
+		if m.ID == uint64(e.etcd.Server.MemberID()) {
+			m.Index = int64(e.etcd.Server.AppliedIndex())
+		} else if a := answers[m.Broker]; a != nil && a.Registry != "" {
+			m.Index = int64(a.Applied)
+		}
+		if m.Leads {
+			q.Index = m.Index
+		}
+	}
+	return q
+}
+
+// Quorum asks the members, as a client of theirs does who knows only the list. One that does not answer counts as a voter.
+func (d *Door) Quorum(ctx context.Context) Quorum {
+	q := Quorum{Index: -1}
+	answers := d.askAll(ctx)
+	for _, p := range d.members() {
+		m := Member{Broker: p.Broker, Address: p.Address, Voter: true, Index: -1}
+		if a := answers[p.Broker]; a != nil && a.Registry != "" {
+			m.Voter, m.Leads, m.Index = a.Votes, a.Leads, int64(a.Applied)
+			q.Term = max(q.Term, int64(a.Term))
+			if a.Leads {
+				q.Index = m.Index
+			}
+		}
+		q.Members = append(q.Members, m)
+	}
+	return q
 }

@@ -330,12 +330,7 @@ func (c *Cluster) ConfirmDeleted(ctx context.Context, seat Seat, tombstones map[
 	var ops []Op
 	for id, tombstone := range tombstones {
 		key := deletedKey(id)
-		tombstone.Unconfirmed = slices.DeleteFunc(slices.Clone(tombstone.Unconfirmed), func(b meta.BrokerID) bool { return b == broker })
-		write := Put(key, encode(tombstone))
-		if len(tombstone.Unconfirmed) == 0 && tombstone.Remote == "" {
-			write = Delete(key)
-		}
-		ops = append(ops, Nest(Txn{Conds: []Cond{ModifiedAt(key, tombstone.mod)}, Then: []Op{write}}))
+		ops = append(ops, Nest(Txn{Conds: []Cond{ModifiedAt(key, tombstone.mod)}, Then: []Op{confirmed(key, tombstone, broker)}}))
 	}
 	for chunk := range slices.Chunk(ops, nestedMax) {
 		result, err := c.store.Txn(ctx, Txn{Conds: []Cond{seat.cond()}, Then: chunk})
@@ -347,6 +342,15 @@ func (c *Cluster) ConfirmDeleted(ctx context.Context, seat Seat, tombstones map[
 		}
 	}
 	return nil
+}
+
+// confirmed writes a tombstone without one of the brokers that it waits for, or removes it if that was all.
+func confirmed(key string, tombstone Tombstone, broker meta.BrokerID) Op {
+	tombstone.Unconfirmed = slices.DeleteFunc(slices.Clone(tombstone.Unconfirmed), func(b meta.BrokerID) bool { return b == broker })
+	if len(tombstone.Unconfirmed) == 0 && tombstone.Remote == "" {
+		return Delete(key)
+	}
+	return Put(key, encode(tombstone))
 }
 
 // Collect removes what an unfinished creation left under an id that has neither a name nor a tombstone. ErrConflict: it

@@ -54,7 +54,8 @@ type (
 
 	// brokerRecord is under /brokers/records/N, without a lease; absent when there is nothing to say.
 	brokerRecord struct {
-		Unclean bool `json:"unclean"` // an I/O error was met that no sweep has dealt with (D9)
+		Unclean      bool `json:"unclean"`                // an I/O error was met that no sweep has dealt with (D9)
+		Unregistered bool `json:"unregistered,omitempty"` // an operator said that it does not come back
 	}
 
 	// producerIDsValue is under /producer_ids.

@@ -42,8 +42,10 @@ func (s *Server) served() []handler {
 		answer(s.incrementalAlterConfigs),
 		answer(s.alterPartitionReassignments),
 		answer(s.listPartitionReassignments),
+		answer(s.describeQuorum),
 		answer(s.describeCluster),
 		answer(s.describeProducers),
+		answer(s.unregisterBroker),
 		answer(s.listConfigResources),
 		answer(s.describeTopicPartitions),
 	}

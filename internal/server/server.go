@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-io/tidemark/internal/controller"
 	"github.com/tidemark-io/tidemark/internal/groups"
 	"github.com/tidemark-io/tidemark/internal/meta"
+	"github.com/tidemark-io/tidemark/internal/registry"
 	"github.com/tidemark-io/tidemark/internal/replica"
 	"github.com/tidemark-io/tidemark/internal/wire"
 )
@@ -46,6 +47,8 @@ type Config struct {
 	Configs *ConfigTable
 	// Admin changes the cluster.
 	Admin *controller.Admin
+	// Quorum tells of the members of the registry; nil when it is not embedded in the brokers.
+	Quorum func(ctx context.Context) registry.Quorum
 	// Groups coordinates consumer groups; nil if none are served.
 	Groups *groups.Coordinator
 	// LogDir is the data directory, as DescribeLogDirs names it, and FreeBytes tells the space of its disk.

@@ -300,6 +300,14 @@ var requestFields = map[int16][]field{
 			),
 		),
 	},
+	55: { // DescribeQuorum
+		array(
+			text(),
+			array(
+				fixed(4), // partition
+			),
+		),
+	},
 	60: { // DescribeCluster
 		fixed(1),
 		fixed(1).from(1),
@@ -310,6 +318,9 @@ var requestFields = map[int16][]field{
 			text(),
 			list(fixed(4)),
 		),
+	},
+	64: { // UnregisterBroker
+		fixed(4), // broker
 	},
 	74: { // ListConfigResources
 		list(fixed(1)).from(1),
