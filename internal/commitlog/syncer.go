@@ -43,15 +43,19 @@ type syncHolder struct {
 	crowd int           // appends that the last round released, and those that had come too late for it
 	took  time.Duration // how long the last round took
 	least time.Duration // about the least that one has taken of late: what it costs however little it writes
+	worth time.Duration // how long it is worth waiting for the whole crowd
 	costs syncCosts
 }
 
-// noteRound takes in what a round took. The least forgets: a disk that has become slow is known after some thirty rounds.
-func (h *syncHolder) noteRound(took time.Duration) {
+// noteRound takes in what a round took that has made so many appends durable with so many syncs of their own. The least
+// forgets: a disk that has become slow is known after some thirty rounds. Waiting is worth the part of it that appends spare
+// each other: appends to as many logs, each with a sync of its own, spare nothing.
+func (h *syncHolder) noteRound(took time.Duration, appends, syncs int) {
 	h.took = took
 	if h.least += h.least / 32; h.least == 0 || took < h.least {
 		h.least = took
 	}
+	h.worth = h.least * time.Duration(max(appends-syncs, 0)) / time.Duration(appends)
 }
 
 // syncRound is one round: the logs it syncs, and what came of it once done is closed.
@@ -119,13 +123,13 @@ func (s *Syncer) join(l *Log, appends int) *syncRound {
 // send again as soon as they are answered: a round that starts with the first of them leaves the others to the round
 // after, and each waits for two syncs instead of one.
 //
-// It waits for the whole crowd for as long as a round costs that writes little: that is what a second one would cost more.
-// Then half of the crowd is enough: the other half gets ready while the disk is busy with this one. It gives up when nobody
+// It waits for the whole crowd for as long as a round costs that writes little, as far as appends share that: it is what a
+// second round would cost more. Then half of the crowd is enough: the other half gets ready while the disk is busy with this one. It gives up when nobody
 // comes for a quarter of the time that the last round took, and at the latest after that time.
 func (s *Syncer) gather() {
 	started := time.Now()
 	longest := min(s.holder.took, gatherMax)
-	wanted, patience := s.holder.crowd, min(s.holder.least, gatherMax)
+	wanted, patience := s.holder.crowd, min(s.holder.worth, gatherMax)
 	for patience > 0 {
 		s.mu.Lock()
 		round := s.mu.next
@@ -180,9 +184,9 @@ func (s *Syncer) lead() {
 		return
 	}
 	started := time.Now()
-	s.syncRound(round, started)
+	syncs := s.syncRound(round, started)
 	if round.appends > 0 {
-		s.holder.noteRound(time.Since(started))
+		s.holder.noteRound(time.Since(started), round.appends, syncs)
 		s.mu.Lock()
 		s.holder.crowd = round.appends
 		if s.mu.next != nil {
@@ -193,8 +197,8 @@ func (s *Syncer) lead() {
 	close(round.done)
 }
 
-// syncRound syncs the logs of a round in the way that has cost least of late.
-func (s *Syncer) syncRound(round *syncRound, started time.Time) {
+// syncRound syncs the logs of a round in the way that has cost least of late. It returns with how many syncs.
+func (s *Syncer) syncRound(round *syncRound, started time.Time) int {
 	n := len(round.logs)
 	switch {
 	case n == 1:
@@ -204,13 +208,15 @@ func (s *Syncer) syncRound(round *syncRound, started time.Time) {
 	case s.SyncAllAllowed != nil && s.holder.costs.chooseAll(n, started) && s.SyncAllAllowed():
 		if err := s.syncAll(round); err != nil {
 			s.holder.costs.failed = true
-			return
+			return 1
 		}
 		s.holder.costs.note(true, n, started, time.Since(started))
+		return 1
 	default:
 		syncEach(round)
 		s.holder.costs.note(false, n, started, time.Since(started))
 	}
+	return n
 }
 
 // syncEach syncs the logs of a round side by side.

@@ -92,7 +92,7 @@ func TestRoundsDoNotWaitForWhoStaysAway(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := NewSyncer(vfs.NewMemory(1), "/")
-			s.holder.crowd, s.holder.took, s.holder.least = test.crowd, ms, ms/2
+			s.holder.crowd, s.holder.took, s.holder.worth = test.crowd, ms, ms/2
 			o := openTest(t, nil)
 			s.join(o.Log, 1)
 			for _, after := range test.come {
@@ -105,6 +105,34 @@ func TestRoundsDoNotWaitForWhoStaysAway(t *testing.T) {
 			}
 			time.Sleep(2 * ms) // the rest comes
 		})
+	}
+}
+
+func TestWhatWaitingIsWorth(t *testing.T) {
+	const ms = time.Millisecond
+	var h syncHolder
+	for _, round := range []struct {
+		took           time.Duration
+		appends, syncs int
+		want           time.Duration
+	}{
+		{8 * ms, 16, 1, 8 * ms * 15 / 16}, // one log, or a SyncAll of several
+		{4 * ms, 16, 4, 3 * ms},           // four logs of four appends each
+		{4 * ms, 16, 16, 0},               // as many logs as appends
+		{4 * ms, 1, 1, 0},                 // a lone writer
+		{4 * ms, 2, 5, 0},                 // logs that were synced for another reason
+	} {
+		h.least = 0
+		if h.noteRound(round.took, round.appends, round.syncs); h.worth != round.want {
+			t.Errorf("%+v: worth %v", round, h.worth)
+		}
+	}
+	h.noteRound(ms, 2, 1)
+	for range 30 {
+		h.noteRound(4*ms, 2, 1)
+	}
+	if h.least < 2*ms || h.least > 4*ms {
+		t.Errorf("after thirty rounds of 4 ms the least is %v", h.least)
 	}
 }
 
