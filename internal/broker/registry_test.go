@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -23,10 +24,11 @@ type quorum struct {
 	t       *testing.T
 	dir     string
 	list    []ClusterBroker
+	held    sync.Map // of net.Listener: registry ports for the first start, by address
 	brokers map[meta.BrokerID]*running
 }
 
-// newQuorum lists n brokers on registry ports that are free.
+// newQuorum lists n brokers on registry ports that nobody else can draw.
 func newQuorum(t *testing.T, n int) *quorum {
 	t.Helper()
 	q := &quorum{t: t, dir: t.TempDir(), brokers: make(map[meta.BrokerID]*running)}
@@ -36,11 +38,18 @@ func newQuorum(t *testing.T, n int) *quorum {
 			t.Fatal(err)
 		}
 		q.list = append(q.list, ClusterBroker{ID: meta.BrokerID(i + 1), Internal: Address{"127.0.0.1", 0}, Registry: Address{"127.0.0.1", portOf(l.Addr())}})
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		q.held.Store(l.Addr().String(), l)
 	}
 	return q
+}
+
+// listen hands out the ports that are held.
+func (q *quorum) listen(ctx context.Context, network, address string) (net.Listener, error) {
+	if l, held := q.held.LoadAndDelete(address); held {
+		return l.(net.Listener), nil
+	}
+	var tcp net.ListenConfig
+	return tcp.Listen(ctx, network, address)
 }
 
 func (q *quorum) directory(id meta.BrokerID) string { return filepath.Join(q.dir, fmt.Sprint(id)) }
@@ -49,7 +58,7 @@ func (q *quorum) directory(id meta.BrokerID) string { return filepath.Join(q.dir
 func (q *quorum) begin(ids ...meta.BrokerID) {
 	q.t.Helper()
 	for _, id := range ids {
-		q.brokers[id] = launch(q.t, q.directory(id), nil, func(c *Config) { c.BrokerID, c.Cluster = id, q.list })
+		q.brokers[id] = launch(q.t, q.directory(id), nil, func(c *Config) { c.BrokerID, c.Cluster, c.Listen = id, q.list, q.listen })
 	}
 }
 
@@ -125,6 +134,9 @@ func TestClusterEmbedsItsRegistry(t *testing.T) {
 	}
 	if cluster := q.brokers[1].logs.ClusterID(); cluster != q.brokers[2].logs.ClusterID() {
 		t.Errorf("the emptied broker founded cluster %s", cluster)
+	}
+	for _, b := range q.brokers {
+		b.stop() // all at once: the last one would wait for the others
 	}
 }
 

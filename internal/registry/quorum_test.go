@@ -34,6 +34,7 @@ type quorum struct {
 // node is one broker of a quorum. It keeps its directory from start to start.
 type node struct {
 	dir    string
+	held   net.Listener // for the first start
 	member *Embedded
 	failed chan error // of a start under way
 	stop   context.CancelFunc
@@ -54,28 +55,29 @@ func newQuorum(t *testing.T, brokers, members int) *quorum {
 	return q
 }
 
-// add gives a broker an address that is free.
+// add gives a broker an address that nobody else can draw.
 func (q *quorum) add(id meta.BrokerID) {
 	q.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		q.t.Fatal(err)
 	}
-	if err := l.Close(); err != nil {
-		q.t.Fatal(err)
-	}
 	q.peers = append(q.peers, Peer{id, l.Addr().String()})
-	q.nodes[id] = &node{dir: filepath.Join(q.t.TempDir(), "r")}
+	q.nodes[id] = &node{dir: filepath.Join(q.t.TempDir(), "r"), held: l}
+	q.t.Cleanup(func() { _ = l.Close() }) // of a broker that never started
 }
 
-// door opens a broker's listener. Its port was free a moment ago, or was its own before.
+// door opens a broker's listener, on the port that it had before.
 func (q *quorum) door(id meta.BrokerID, cluster string) *Door {
 	q.t.Helper()
 	for _, p := range q.peers {
 		if p.Broker != id {
 			continue
 		}
-		l, err := net.Listen("tcp", p.Address)
+		l, err := q.nodes[id].held, error(nil)
+		if q.nodes[id].held = nil; l == nil {
+			l, err = net.Listen("tcp", p.Address)
+		}
 		for errors.Is(err, syscall.EADDRINUSE) && q.t.Context().Err() == nil {
 			l, err = net.Listen("tcp", p.Address)
 		}
