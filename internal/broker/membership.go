@@ -174,7 +174,7 @@ func (b *Broker) deliver(ctx context.Context, to meta.Broker, a *meta.Apply) (co
 	} else {
 		answer, err = b.peers.apply(ctx, &to, a)
 	}
-	return controller.Answer{Holding: answer.Holding}, err
+	return controller.Answer{Holding: answer.Holding, Ends: answer.Ends}, err
 }
 
 // apply acts on a statement of the controller.
@@ -183,7 +183,7 @@ func (b *Broker) apply(ctx context.Context, a *meta.Apply) (meta.ApplyAnswer, er
 	if err != nil {
 		return meta.ApplyAnswer{}, err
 	}
-	var answer meta.ApplyAnswer
+	answer := meta.ApplyAnswer{Ends: applied.Ends}
 	for _, topic := range a.Topics {
 		for partition := range applied.Failed {
 			if topic.Deleted && partition.Topic == topic.ID {

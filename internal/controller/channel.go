@@ -19,6 +19,8 @@ type Answer struct {
 	// Holding lists topics that the statement says are deleted and of which the broker could not yet put everything
 	// aside. The others are confirmed (D11).
 	Holding []meta.TopicID
+	// Ends are where the broker's copies end, of the stated partitions that wait for the longest of all copies (D9).
+	Ends []meta.PartitionEnd
 }
 
 // ChannelFunc makes a function a Channel.

@@ -18,6 +18,10 @@ type Facts struct {
 	// value says flushed it has everything that was acknowledged (D9).
 	Intact bool
 
+	// End is where a broker's copy ends, as it has told since its last start; nil: nobody has told anything. It counts for
+	// values that wait for the longest copy.
+	End func(meta.BrokerID) (meta.LogEnd, bool)
+
 	// MinISR and Flush are what the topic's configuration wants. ByFactor: min_isr is one less than the replicas that are there,
 	// as internal topics have it (D15).
 	MinISR   int32
@@ -38,6 +42,8 @@ type Facts struct {
 //     and its disk is intact, it keeps its place; if it led, the epoch rises all the same.
 //  3. A fenced leader is replaced only if an unfenced successor exists in ISR, else in ELR; otherwise the value stays,
 //     and the leader resumes its epoch when it is unfenced.
+//     When everybody who may have everything has restarted uncleanly, the longest copy leads, once all of them are
+//     unfenced and have told where they end: nobody has more, though something may be lost.
 //  4. A fenced follower leaves the ISR of a serving leader.
 //  5. A reassignment whose new replicas are all in sync is complete: one write drops the old ones.
 //  6. Whoever changes the ISR recomputes ELR and last_known_isr.
@@ -138,16 +144,39 @@ func (d *decision) elect() {
 	if successor == meta.NoBroker {
 		successor = d.first(d.ELR)
 	}
+	why := "new leader"
 	if successor == meta.NoBroker {
-		return
+		if successor = d.longest(); successor == meta.NoBroker {
+			return
+		}
+		why = "the longest copy of all that restarted uncleanly leads"
+		d.UncleanEpoch = d.LeaderEpoch + 1
 	}
-	d.because("new leader")
+	d.because(why)
 	d.raise = true
 	old := d.ISR
 	d.Leader = successor
 	d.ISR = slices.DeleteFunc(slices.Clone(d.ISR), func(id meta.BrokerID) bool { return !d.facts.Unfenced(id) })
 	d.ISR = with(d.ISR, successor)
 	d.SettleISR(old)
+}
+
+// longest is the broker with the longest copy of those who may have everything, if all of them have told where they end.
+func (d *decision) longest() meta.BrokerID {
+	if !d.WaitsForLongest() || d.facts.End == nil {
+		return meta.NoBroker
+	}
+	best, most := meta.NoBroker, meta.LogEnd{Epoch: meta.NoEpoch, End: -1}
+	for _, id := range d.LastKnownISR {
+		end, known := d.facts.End(id)
+		if !known || !d.facts.Unfenced(id) {
+			return meta.NoBroker
+		}
+		if end.Longer(most) {
+			best, most = id, end
+		}
+	}
+	return best
 }
 
 // first is the first unfenced broker of the assignment that is in the set.

@@ -17,7 +17,7 @@ import (
 //
 //	value             the partition, as the registry has it
 //	isr is=(1,2,3)    the leader changed the ISR
-//	plan [live=1,2] [unclean=3] [min_isr=2|by-factor] [flush]
+//	plan [live=1,2] [unclean=3 [intact]] [min_isr=2|by-factor] [flush] [ends=(broker,epoch,end,...)]
 //	move [live=1,2] to=(4,5) | move [live=1,2]
 //	elect [live=1,2] [unclean-election]
 //	grow live=1,2 partition=0
@@ -124,6 +124,14 @@ func factsOf(t *testing.T, d *datadriven.TestData, value meta.Partition) Facts {
 			d.ScanArgs(t, "min_isr", &f.MinISR)
 		case "by-factor":
 			f.ByFactor = true
+		case "intact":
+			f.Intact = true
+		case "ends":
+			ends := make(map[meta.BrokerID]meta.LogEnd)
+			for ids := brokers(t, d, arg.Vals); len(ids) >= 3; ids = ids[3:] {
+				ends[ids[0]] = meta.LogEnd{Epoch: meta.Epoch(ids[1]), End: int64(ids[2])}
+			}
+			f.End = func(id meta.BrokerID) (meta.LogEnd, bool) { end, known := ends[id]; return end, known }
 		case "flush":
 			f.Flush = arg.Vals == nil || arg.Vals[0] == "true"
 		}

@@ -168,6 +168,12 @@ func (t *term) deliver(ctx context.Context, o *outbox) error {
 			return err
 		}
 	}
+	if err := t.noteEnds(ctx, o, a, answer.Ends); err != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		o.putBack(m)
+		return err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o.told = a.Revision

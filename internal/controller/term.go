@@ -43,6 +43,7 @@ type term struct {
 		outboxes map[meta.BrokerID]*outbox
 		stops    map[meta.BrokerID]context.CancelFunc // of the senders
 		orphans  map[meta.TopicID]time.Time           // ids without a name, and since when
+		ends     map[meta.TopicIDPartition]copyEnds   // of partitions that wait for the longest copy
 	}
 }
 
@@ -55,6 +56,7 @@ func newTerm(c *Controller, seat registry.Seat, state *registry.State) *term {
 	t.mu.outboxes = make(map[meta.BrokerID]*outbox)
 	t.mu.stops = make(map[meta.BrokerID]context.CancelFunc)
 	t.mu.orphans = make(map[meta.TopicID]time.Time)
+	t.mu.ends = make(map[meta.TopicIDPartition]copyEnds)
 	return t
 }
 
@@ -185,6 +187,7 @@ func (p *planner) decide(tp meta.TopicIDPartition) {
 		p.filled, p.topic = true, tp.Topic
 		p.facts.MinISR, p.facts.ByFactor, p.facts.Flush = p.t.wantedLocked(tp.Topic)
 	}
+	p.facts.End = p.t.endOfLocked(tp, value)
 	next, reasons := Plan(value, p.facts)
 	if len(reasons) == 0 {
 		next, reasons = p.grow(tp, value)

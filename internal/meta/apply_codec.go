@@ -18,6 +18,25 @@ type ApplyAnswer struct {
 	Refusal string
 	// Holding lists topics that the statement says are deleted and that the broker has not yet put aside.
 	Holding []TopicID
+	// Ends are where this broker's copies end, of the stated partitions that wait for the longest of all copies (D9).
+	Ends []PartitionEnd
+}
+
+// PartitionEnd is where one copy of a partition ends.
+type PartitionEnd struct {
+	TopicIDPartition
+	LogEnd
+}
+
+// LogEnd is where a log ends: what elections compare when every copy may have lost something (D9).
+type LogEnd struct {
+	Epoch Epoch // of the last record, NoEpoch if there is none
+	End   int64
+}
+
+// Longer tells whether e has more than f: a higher epoch, or more of the same.
+func (e LogEnd) Longer(f LogEnd) bool {
+	return e.Epoch > f.Epoch || e.Epoch == f.Epoch && e.End > f.End
 }
 
 // The bits of an Apply's flags.
@@ -107,6 +126,7 @@ func (e *packer) partition(u *PartitionUpdate) {
 	e.number(s.Version)
 	e.signed(int64(s.Leader))
 	e.signed(int64(s.LeaderEpoch))
+	e.signed(int64(s.UncleanEpoch))
 	e.signed(int64(s.MinISR))
 	for _, ids := range [][]BrokerID{s.Replicas, s.Adding, s.Removing, s.ISR, s.ELR, s.LastKnownISR} {
 		e.count(len(ids))
@@ -166,7 +186,8 @@ const (
 	brokerBytesMin          = 7
 	endpointBytesMin        = 4
 	topicUpdateBytesMin     = 19
-	partitionUpdateBytesMin = 18
+	partitionEndBytesMin    = 19
+	partitionUpdateBytesMin = 18 // an absent one
 )
 
 func (d *unpacker) broker(b *Broker) {
@@ -196,6 +217,7 @@ func (d *unpacker) partition(u *PartitionUpdate) {
 	}
 	s.Version = d.number()
 	s.Leader, s.LeaderEpoch = BrokerID(d.signed(math.MaxInt32)), Epoch(d.signed(math.MaxInt32))
+	s.UncleanEpoch = Epoch(d.signed(math.MaxInt32))
 	s.MinISR = int32(d.signed(math.MaxInt32))
 	for _, ids := range []*[]BrokerID{&s.Replicas, &s.Adding, &s.Removing, &s.ISR, &s.ELR, &s.LastKnownISR} {
 		if n := d.count(1); n > 0 {
@@ -228,6 +250,14 @@ func AppendApplyAnswer(dst []byte, a *ApplyAnswer) []byte {
 	for i := range a.Holding {
 		e.bytes(a.Holding[i][:])
 	}
+	e.count(len(a.Ends))
+	for i := range a.Ends {
+		p := &a.Ends[i]
+		e.bytes(p.Topic[:])
+		e.signed(int64(p.Partition))
+		e.signed(int64(p.Epoch))
+		e.number(p.End)
+	}
 	return e.out
 }
 
@@ -239,6 +269,14 @@ func ParseApplyAnswer(body []byte) (ApplyAnswer, error) {
 		a.Holding = make([]TopicID, n)
 		for i := range a.Holding {
 			d.bytes(a.Holding[i][:])
+		}
+	}
+	if n := d.count(partitionEndBytesMin); n > 0 {
+		a.Ends = make([]PartitionEnd, n)
+		for i := range a.Ends {
+			p := &a.Ends[i]
+			d.bytes(p.Topic[:])
+			p.Partition, p.Epoch, p.End = int32(d.signed(math.MaxInt32)), Epoch(d.signed(math.MaxInt32)), d.number()
 		}
 	}
 	if err := d.end(); err != nil {

@@ -12,7 +12,7 @@ import (
 func statements() []*Apply {
 	full := Partition{
 		Replicas: []BrokerID{3, 1, 2}, Adding: []BrokerID{2}, Removing: []BrokerID{1}, Leader: 3, LeaderEpoch: 7,
-		ISR: []BrokerID{3, 1}, ELR: []BrokerID{1}, LastKnownISR: []BrokerID{2}, MinISR: 2, Recovery: 1, Flush: true,
+		ISR: []BrokerID{3, 1}, ELR: []BrokerID{1}, LastKnownISR: []BrokerID{2}, MinISR: 2, Recovery: 1, UncleanEpoch: 6, Flush: true,
 		Flushed: true, Dirs: []DirectoryID{{1}, {2}, {3}}, Version: 1 << 40,
 	}
 	return []*Apply{
@@ -37,6 +37,16 @@ func statements() []*Apply {
 	}
 }
 
+// TestApplyStatesEverything: no field of a partition's value is forgotten on its way to another broker.
+func TestApplyStatesEverything(t *testing.T) {
+	full := reflect.ValueOf(statements()[1].Partitions[0].State)
+	for i := range full.NumField() {
+		if full.Field(i).IsZero() {
+			t.Errorf("the statements of this test leave out the field %s", full.Type().Field(i).Name)
+		}
+	}
+}
+
 func TestApplyCodec(t *testing.T) { // D5
 	for _, a := range statements() {
 		body := AppendApply(nil, a)
@@ -53,7 +63,9 @@ func TestApplyCodec(t *testing.T) { // D5
 			t.Errorf("a byte too many: %v", err)
 		}
 	}
-	for _, a := range []ApplyAnswer{{}, {Refusal: "an older controller"}, {Holding: []TopicID{{1}, {2}}}} {
+	for _, a := range []ApplyAnswer{{}, {Refusal: "an older controller"}, {Holding: []TopicID{{1}, {2}}}, {
+		Ends: []PartitionEnd{{TopicIDPartition{TopicID{1}, 2}, LogEnd{NoEpoch, 0}}, {TopicIDPartition{TopicID{1}, 3}, LogEnd{4, 1 << 40}}},
+	}} {
 		got, err := ParseApplyAnswer(AppendApplyAnswer(nil, &a))
 		if err != nil || !reflect.DeepEqual(got, a) {
 			t.Errorf("got %+v, %v, want %+v", got, err, a)

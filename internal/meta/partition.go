@@ -80,6 +80,12 @@ func (p *Partition) SettleISR(old []BrokerID) {
 	p.ELR = slices.DeleteFunc(elr, func(id BrokerID) bool { return p.InSync(id) || !p.HasReplica(id) })
 }
 
+// WaitsForLongest tells whether nobody is known to have everything that was committed: every copy that mattered may have
+// lost something, and the longest of them leads once all have told where they end (D9).
+func (p *Partition) WaitsForLongest() bool {
+	return p.Leader == NoBroker && len(p.ISR) == 0 && len(p.ELR) == 0 && len(p.LastKnownISR) > 0
+}
+
 // Clone is a copy that shares nothing with p.
 func (p *Partition) Clone() Partition {
 	c := *p

@@ -36,6 +36,8 @@ type Applied struct {
 	// Failed are the partitions whose logs could not be opened or deleted, with the reason. They do not stop the others
 	// (U-56).
 	Failed map[meta.TopicIDPartition]error
+	// Ends are where the copies here end, of the stated partitions that wait for the longest of all copies.
+	Ends []meta.PartitionEnd
 }
 
 // Registered tells which registration of this broker statements must be meant for.
@@ -75,8 +77,28 @@ func (t *Table) Apply(ctx context.Context, a *meta.Apply) (Applied, error) {
 	t.fetchers.hold()
 	defer t.fetchers.release()
 	applied := t.do(work)
+	applied.Ends = t.endsOf(a)
 	t.brokersChanged(a.Brokers)
 	return applied, nil
+}
+
+// endsOf lists where copies end that an election is to compare. Nothing is appended to them while they have no leader.
+func (t *Table) endsOf(a *meta.Apply) []meta.PartitionEnd {
+	var ends []meta.PartitionEnd
+	for i := range a.Partitions {
+		u := &a.Partitions[i]
+		if u.Absent || !u.State.WaitsForLongest() {
+			continue
+		}
+		r, found := t.Get(u.ID, u.Partition)
+		if !found {
+			continue
+		}
+		if state := r.State(); state.Failed == nil && state.Value.LeaderEpoch == u.State.LeaderEpoch && state.Value.Version == u.State.Version {
+			ends = append(ends, meta.PartitionEnd{TopicIDPartition: meta.TopicIDPartition{Topic: u.ID, Partition: u.Partition}, LogEnd: r.logEnd()})
+		}
+	}
+	return ends
 }
 
 // topicsOf names the topics of the partitions that are served here.

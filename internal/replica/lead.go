@@ -103,20 +103,14 @@ func (r *Replica) watchTailLocked(w *Waiter, seen seen) bool {
 	return true
 }
 
-// LogEnd is where a copy ends: what elections compare when every copy may have lost something (D9).
-type LogEnd struct {
-	Epoch meta.Epoch // of the last record, meta.NoEpoch if there is none
-	End   int64
-}
-
-// LogEnd tells where this copy ends, whatever its role.
-func (r *Replica) LogEnd() LogEnd {
+// logEnd tells where this copy ends, whatever its role.
+func (r *Replica) logEnd() meta.LogEnd {
 	epochs, end := r.log.Epochs(), r.log.EndOffset()
 	epoch, known := epochs.At(end - 1)
 	if !known || end <= r.log.StartOffset() {
 		epoch = meta.NoEpoch
 	}
-	return LogEnd{epoch, end}
+	return meta.LogEnd{Epoch: epoch, End: end}
 }
 
 // raiseStart follows the leader's log start.

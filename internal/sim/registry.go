@@ -115,43 +115,24 @@ func (w *World) admit(b *broker, m *member) {
 
 func (w *World) plan(unclean meta.BrokerID) {
 	r := &w.registry
+	was := r.value.UncleanEpoch
 	next, why := controller.Plan(&r.value, w.facts(unclean))
 	if len(why) > 0 {
 		r.write(next, why...)
 	}
-	w.electLongest()
+	if next.UncleanEpoch != was && w.options.Steady {
+		w.giveUp(w.broker(next.Leader)) // scripts cut the power of everybody; histories leave somebody who has everything
+	}
 }
 
 func (w *World) facts(unclean meta.BrokerID) controller.Facts {
 	return controller.Facts{
 		Unfenced: func(id meta.BrokerID) bool { return w.registry.live(id) != 0 },
-		Unclean:  unclean, Intact: w.options.Flush, MinISR: int32(w.options.MinISR), Flush: w.options.Flush,
-	}
-}
-
-// electLongest elects the longest log when all members of the last ISR have lost power, and all of them are back (D9).
-func (w *World) electLongest() {
-	r := &w.registry
-	if r.value.Leader != meta.NoBroker || len(r.value.ISR)+len(r.value.ELR) > 0 || len(r.value.LastKnownISR) == 0 {
-		return
-	}
-	var best *broker
-	for _, id := range r.value.LastKnownISR {
-		b := w.broker(id)
-		if r.live(id) == 0 || !b.up {
-			return
-		}
-		if best == nil || b.last() > best.last() || b.last() == best.last() && len(b.disk.log) > len(best.disk.log) {
-			best = b
-		}
-	}
-	next := r.value.Clone()
-	next.LeaderEpoch++
-	next.Leader, next.ISR, next.UncleanEpoch = best.id, []meta.BrokerID{best.id}, next.LeaderEpoch
-	next.SettleISR(nil)
-	r.write(next, "longest of those that lost power")
-	if w.options.Steady {
-		w.giveUp(best) // scripts cut the power of everybody; histories leave somebody who has everything
+		End: func(id meta.BrokerID) (meta.LogEnd, bool) {
+			b := w.broker(id)
+			return meta.LogEnd{Epoch: b.last(), End: int64(len(b.disk.log))}, b.up
+		},
+		Unclean: unclean, Intact: w.options.Flush, MinISR: int32(w.options.MinISR), Flush: w.options.Flush,
 	}
 }
 
