@@ -49,13 +49,17 @@ type syncHolder struct {
 
 // noteRound takes in what a round took that has made so many appends durable with so many syncs of their own. The least
 // forgets: a disk that has become slow is known after some thirty rounds. Waiting is worth the part of it that appends spare
-// each other: appends to as many logs, each with a sync of its own, spare nothing.
+// each other where one sync is for all. Where each log has its own, two rounds of half of the logs cost no more than one of
+// all, and the disk and the writers work side by side.
 func (h *syncHolder) noteRound(took time.Duration, appends, syncs int) {
 	h.took = took
 	if h.least += h.least / 32; h.least == 0 || took < h.least {
 		h.least = took
 	}
-	h.worth = h.least * time.Duration(max(appends-syncs, 0)) / time.Duration(appends)
+	h.worth = 0
+	if syncs == 1 {
+		h.worth = h.least * time.Duration(appends-1) / time.Duration(appends)
+	}
 }
 
 // syncRound is one round: the logs it syncs, and what came of it once done is closed.
@@ -123,7 +127,7 @@ func (s *Syncer) join(l *Log, appends int) *syncRound {
 // send again as soon as they are answered: a round that starts with the first of them leaves the others to the round
 // after, and each waits for two syncs instead of one.
 //
-// It waits for the whole crowd for as long as a round costs that writes little, as far as appends share that: it is what a
+// It waits for the whole crowd for as long as a round costs that writes little, where one sync is for all: it is what a
 // second round would cost more. Then half of the crowd is enough: the other half gets ready while the disk is busy with this one. It gives up when nobody
 // comes for a quarter of the time that the last round took, and at the latest after that time.
 func (s *Syncer) gather() {
