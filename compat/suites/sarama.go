@@ -139,6 +139,8 @@ func startToxiproxy(ctx context.Context, s *Stage) (stop func(), err error) {
 func awaitPort(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
 	var dialer net.Dialer
 	for {
 		conn, err := dialer.DialContext(ctx, "tcp", addr)
@@ -148,7 +150,7 @@ func awaitPort(ctx context.Context, addr string) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("nobody listens at %s: %w", addr, err)
-		case <-time.After(20 * time.Millisecond):
+		case <-tick.C:
 		}
 	}
 }
