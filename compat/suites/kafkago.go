@@ -49,7 +49,7 @@ func kafkaGo() Suite {
 		CI:      []string{"TestClientCreateTopics", "TestClientFetch", "TestClientOffsetCommit", "TestClientProduce", "TestConsumerGroup"},
 		Prepare: tests.prepare,
 		Run: func(ctx context.Context, s *Stage) ([]Result, error) {
-			return tests.run(ctx, s, kafkaGoTests, "KAFKA_VERSION=4.4.0", "KAFKA_SKIP_NETTEST=1")
+			return tests.run(ctx, s, kafkaGoTests, "KAFKA_VERSION=4.4.0")
 		},
 	}
 }
