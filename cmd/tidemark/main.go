@@ -105,6 +105,7 @@ func newRoot(io streams) *cobra.Command {
 		newGroup(io, &shared),
 		newPartition(io, &shared),
 		newCluster(io, &shared),
+		newRegistry(io, &shared),
 		newProduce(io, &shared),
 		newConsume(io, &shared),
 		newLog(io, &shared),

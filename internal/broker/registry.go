@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"github.com/tidemark-io/tidemark/internal/commitlog"
 	"github.com/tidemark-io/tidemark/internal/console"
 	"github.com/tidemark-io/tidemark/internal/meta"
 	"github.com/tidemark-io/tidemark/internal/registry"
@@ -106,6 +107,18 @@ func (b *Broker) embed(ctx context.Context, phase console.Phase) (registry.Store
 	}
 	b.embedded = member
 	return member.Store(), nil
+}
+
+// RecoverRegistry makes the member of the registry in a data directory the only one (registry.Recover), while no broker
+// uses the directory: a *StartError says what is in the way.
+func RecoverRegistry(ctx context.Context, dir string, logger *slog.Logger) (index int64, err error) {
+	lock, err := commitlog.LockDirectory(dir)
+	if err != nil {
+		return 0, explain(err, dir)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	index, err = registry.Recover(ctx, filepath.Join(dir, registryDir), logger)
+	return index, explain(err, dir)
 }
 
 // quorum tells of the registry's members; nil when they are no brokers.

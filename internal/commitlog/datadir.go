@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -86,6 +87,10 @@ type ForeignError struct{ Dir string }
 func (e *ForeignError) Error() string {
 	return fmt.Sprintf("data directory %s holds partitions of Apache Kafka", e.Dir)
 }
+
+// LockDirectory takes the lock of a data directory, for a tool that changes what is in it while no broker runs; closing it
+// gives it back. A *LockedError names the process that has it.
+func LockDirectory(dir string) (io.Closer, error) { return lockDirectory(dir) }
 
 // lockDirectory takes the lock of a data directory. The file stays open, and locked, until it is closed.
 func lockDirectory(dir string) (*os.File, error) {

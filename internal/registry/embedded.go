@@ -82,6 +82,9 @@ type EmbeddedConfig struct {
 	// closed together.
 	Door *Door
 
+	// forget makes the member the only one of its cluster, whatever the others have decided: for Recover.
+	forget bool
+
 	// Waiting is told what a member of a cluster waits for when it starts; nil for nobody.
 	Waiting func(what string)
 
@@ -254,7 +257,7 @@ func (e *Embedded) open(ctx context.Context) error {
 	context.AfterFunc(e.lost, e.closeListeners)
 	d := e.config.Door
 	if d == nil {
-		if n := len(e.etcd.Server.Cluster().Members()); n > 1 {
+		if n := len(e.etcd.Server.Cluster().Members()); n > 1 && !e.config.forget {
 			return fmt.Errorf("%w: it is one of %d members", ErrNeedsCluster, n)
 		}
 	} else {
@@ -316,6 +319,7 @@ func (e *Embedded) etcdConfig() (*embed.Config, error) {
 		e.config.Logger.Warn("registry socket is off: its path is too long for a unix socket", slog.Any("path", socket), slog.Any("max", socketPathMax))
 	}
 	c.TickMs, c.ElectionMs = uint(e.config.Tick.Milliseconds()), uint(e.config.Election.Milliseconds())
+	c.ForceNewCluster = e.config.forget
 	c.EnableGRPCGateway = false
 	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModeRevision, keptRevisions
 	c.QuotaBackendBytes = quotaBytes

@@ -55,13 +55,20 @@ func (d *Door) decide(answers map[meta.BrokerID]*answer) placement {
 	var silent []string
 	lowest := d.config.Broker
 	for _, p := range d.config.Peers {
-		a := answers[p.Broker]
-		switch {
-		case p.Broker == d.config.Broker:
-		case a == nil:
+		if p.Broker != d.config.Broker && answers[p.Broker] == nil {
 			silent = append(silent, p.String())
+		}
+	}
+	if len(silent) > 0 {
+		next.wait = "an answer of " + strings.Join(silent, ", ")
+		return next
+	}
+	for _, p := range d.config.Peers {
+		switch a := answers[p.Broker]; {
+		case p.Broker == d.config.Broker:
 		case a.Cluster != "":
-			return placement{join: meta.NoBroker, err: fmt.Errorf("%w: no broker has it, and broker %d has data of cluster %s", ErrLost, p.Broker, a.Cluster)}
+			next.err = fmt.Errorf("%w: no broker has it, and broker %d has data of cluster %s", ErrLost, p.Broker, a.Cluster)
+			return next
 		case a.Brokers != d.list():
 			next.wait = fmt.Sprintf("broker %d to have the same list of brokers; it has %s", p.Broker, a.Brokers)
 			return next
@@ -71,8 +78,6 @@ func (d *Door) decide(answers map[meta.BrokerID]*answer) placement {
 		lowest = min(lowest, p.Broker)
 	}
 	switch {
-	case len(silent) > 0:
-		next.wait = "an answer of " + strings.Join(silent, ", ")
 	case mine != "":
 		next.err = fmt.Errorf("%w: no broker has it, and this one has data of cluster %s", ErrLost, mine)
 	case lowest != d.config.Broker:

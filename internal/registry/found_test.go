@@ -40,6 +40,7 @@ func TestDecide(t *testing.T) {
 		{"the registry of another cluster", 1, "mine", all(map[meta.BrokerID]*answer{2: {Member: true, Registry: "r", Leads: true, Cluster: "theirs"}}), placement{}, ErrOtherCluster},
 		{"the registry of this cluster", 1, "mine", all(map[meta.BrokerID]*answer{2: {Member: true, Registry: "r", Leads: true, Cluster: "mine"}}), placement{join: 2}, nil},
 		{"data without a registry, here", 1, "mine", all(map[meta.BrokerID]*answer{2: empty(), 3: empty(), 4: empty()}), placement{}, ErrLost},
+		{"data without a registry, while somebody is silent", 1, "", all(map[meta.BrokerID]*answer{2: {Brokers: list, Cluster: "here"}, 3: nil, 4: empty()}), placement{wait: "an answer of 3@c:1"}, nil},
 		{"data without a registry, on a client", 1, "", all(map[meta.BrokerID]*answer{2: empty(), 3: empty(), 4: {Brokers: list, Cluster: "lost"}}), placement{}, ErrLost},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -574,3 +574,35 @@ func TestQuorumMoves(t *testing.T) {
 		t.Errorf("members %s", got)
 	}
 }
+
+// A cluster that lost the majority of its members for ever goes on with the one that is left, and grows again.
+func TestQuorumRecovers(t *testing.T) {
+	t.Parallel()
+	q := newQuorum(t, 3, 3)
+	q.start(1, 2, 3)
+	q.await(1, "1v 2v 3v")
+	q.put(1, "v")
+	q.await(2, "1v 2v 3v")
+	q.eventually(func() error {
+		page, err := q.store(2).Range(t.Context(), Range{Prefix: "/k"})
+		if err == nil && len(page.Entries) != 1 {
+			err = errors.New("broker 2 has not heard of the key")
+		}
+		return err
+	})
+	q.stop(1, 2, 3)
+	q.empty(1)
+	q.empty(3)
+	if _, err := Recover(t.Context(), q.nodes[1].dir, testLogger(t)); !errors.Is(err, ErrNoMember) {
+		t.Errorf("an empty directory: %v", err)
+	}
+	if index, err := Recover(t.Context(), q.nodes[2].dir, testLogger(t)); err != nil || index == 0 {
+		t.Fatalf("index %d, %v", index, err)
+	}
+	q.start(2, 1, 3)
+	q.await(1, "1v 2v 3v")
+	page, err := q.store(3).Range(t.Context(), Range{Prefix: "/k"})
+	if err != nil || len(page.Entries) != 1 {
+		t.Errorf("the new members read %+v, %v", page, err)
+	}
+}
