@@ -50,14 +50,11 @@ func runTranscripts(ctx context.Context, s *Stage, kafka *compat.Kafka) (results
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	tools, err := kafka.StartTools(ctx)
-	if err != nil {
-		return nil, err
-	}
+	tools := kafka.Tools()
 	defer func() { err = errors.Join(err, tools.Stop()) }()
 	p := &player{kafka: kafka, tools: tools, addr: s.Addr, dir: dir}
 	for _, script := range scripts {
-		if s.Only != nil && !slices.Contains(s.Only, script.name) {
+		if s.Only != nil && !slices.Contains(s.Only, script.name) || skipped(s.Skip, script.name) {
 			continue
 		}
 		started := time.Now()
@@ -124,35 +121,30 @@ func recallKafka(dir string) (*compat.Kafka, error) {
 
 // toolClasses are the classes behind the scripts of Apache Kafka's bin directory.
 var toolClasses = map[string]string{
-	"kafka-broker-api-versions":       "org.apache.kafka.tools.BrokerApiVersionsCommand",
-	"kafka-client-metrics":            "org.apache.kafka.tools.ClientMetricsCommand",
-	"kafka-cluster":                   "org.apache.kafka.tools.ClusterTool",
-	"kafka-configs":                   "org.apache.kafka.tools.ConfigCommand",
-	"kafka-console-consumer":          "org.apache.kafka.tools.consumer.ConsoleConsumer",
-	"kafka-console-producer":          "org.apache.kafka.tools.ConsoleProducer",
-	"kafka-consumer-groups":           "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-	"kafka-consumer-perf-test":        "org.apache.kafka.tools.ConsumerPerformance",
-	"kafka-delete-records":            "org.apache.kafka.tools.DeleteRecordsCommand",
-	"kafka-e2e-latency":               "org.apache.kafka.tools.EndToEndLatency",
-	"kafka-features":                  "org.apache.kafka.tools.FeatureCommand",
-	"kafka-get-offsets":               "org.apache.kafka.tools.GetOffsetShell",
-	"kafka-groups":                    "org.apache.kafka.tools.GroupsCommand",
-	"kafka-log-dirs":                  "org.apache.kafka.tools.LogDirsCommand",
-	"kafka-producer-perf-test":        "org.apache.kafka.tools.ProducerPerformance",
-	"kafka-replica-verification":      "org.apache.kafka.tools.ReplicaVerificationTool",
-	"kafka-topics":                    "org.apache.kafka.tools.TopicCommand",
-	"kafka-transactions":              "org.apache.kafka.tools.TransactionsCommand",
-	"kafka-verifiable-consumer":       "org.apache.kafka.tools.VerifiableConsumer",
-	"kafka-verifiable-producer":       "org.apache.kafka.tools.VerifiableProducer",
-	"client-compatibility-test":       "org.apache.kafka.tools.ClientCompatibilityTest",
-	"kafka-leader-election":           "org.apache.kafka.tools.LeaderElectionCommand",
-	"kafka-reassign-partitions":       "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-	"kafka-acls":                      "org.apache.kafka.tools.AclCommand",
-	"kafka-metadata-quorum":           "org.apache.kafka.tools.MetadataQuorumCommand",
-	"kafka-share-groups":              "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
-	"kafka-streams-groups":            "org.apache.kafka.tools.streams.StreamsGroupCommand",
-	"transactional-message-copier":    "org.apache.kafka.tools.TransactionalMessageCopier",
-	"kafka-delegation-tokens":         "org.apache.kafka.tools.DelegationTokenCommand",
-	"kafka-dump-log":                  "org.apache.kafka.tools.DumpLogSegments",
-	"kafka-streams-application-reset": "org.apache.kafka.tools.StreamsResetter",
+	"kafka-broker-api-versions":    "org.apache.kafka.tools.BrokerApiVersionsCommand",
+	"kafka-client-metrics":         "org.apache.kafka.tools.ClientMetricsCommand",
+	"kafka-cluster":                "org.apache.kafka.tools.ClusterTool",
+	"kafka-configs":                "org.apache.kafka.tools.ConfigCommand",
+	"kafka-console-consumer":       "org.apache.kafka.tools.consumer.ConsoleConsumer",
+	"kafka-console-producer":       "org.apache.kafka.tools.ConsoleProducer",
+	"kafka-console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+	"kafka-consumer-groups":        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+	"kafka-consumer-perf-test":     "org.apache.kafka.tools.ConsumerPerformance",
+	"kafka-delete-records":         "org.apache.kafka.tools.DeleteRecordsCommand",
+	"kafka-e2e-latency":            "org.apache.kafka.tools.EndToEndLatency",
+	"kafka-features":               "org.apache.kafka.tools.FeatureCommand",
+	"kafka-get-offsets":            "org.apache.kafka.tools.GetOffsetShell",
+	"kafka-groups":                 "org.apache.kafka.tools.GroupsCommand",
+	"kafka-log-dirs":               "org.apache.kafka.tools.LogDirsCommand",
+	"kafka-producer-perf-test":     "org.apache.kafka.tools.ProducerPerformance",
+	"kafka-topics":                 "org.apache.kafka.tools.TopicCommand",
+	"kafka-transactions":           "org.apache.kafka.tools.TransactionsCommand",
+	"kafka-verifiable-consumer":    "org.apache.kafka.tools.VerifiableConsumer",
+	"kafka-verifiable-producer":    "org.apache.kafka.tools.VerifiableProducer",
+	"client-compatibility-test":    "org.apache.kafka.tools.ClientCompatibilityTest",
+	"kafka-leader-election":        "org.apache.kafka.tools.LeaderElectionCommand",
+	"kafka-reassign-partitions":    "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+	"kafka-metadata-quorum":        "org.apache.kafka.tools.MetadataQuorumCommand",
+	"kafka-share-groups":           "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+	"kafka-streams-groups":         "org.apache.kafka.tools.streams.StreamsGroupCommand",
 }

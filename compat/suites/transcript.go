@@ -91,7 +91,7 @@ type player struct {
 
 // play runs a transcript on a broker without topics and groups, and returns how what was printed differs from it.
 func (p *player) play(ctx context.Context, t *transcript) error {
-	if err := p.clear(); err != nil {
+	if err := p.clear(ctx); err != nil {
 		return err
 	}
 	var running []*exec.Cmd
@@ -129,18 +129,18 @@ func (p *player) play(ctx context.Context, t *transcript) error {
 
 // clear deletes what other transcripts have left: groups when their static members' sessions are over, and topics, which
 // Apache Kafka lists for a while after it has deleted them.
-func (p *player) clear() error {
+func (p *player) clear(ctx context.Context) error {
 	server := []string{"--bootstrap-server", p.addr}
 	deadline := time.Now().Add(toolPatience)
 	for {
-		groups, err := p.tools.Run("", toolClasses["kafka-consumer-groups"], append(server, "--delete", "--all-groups")...)
+		groups, err := p.tools.Run(ctx, "", toolClasses["kafka-consumer-groups"], append(server, "--delete", "--all-groups")...)
 		if err != nil {
 			return err
 		}
-		if _, err := p.tools.Run("", toolClasses["kafka-topics"], append(server, "--delete", "--if-exists", "--topic", "(?!__).*")...); err != nil {
+		if _, err := p.tools.Run(ctx, "", toolClasses["kafka-topics"], append(server, "--delete", "--if-exists", "--topic", "(?!__).*")...); err != nil {
 			return err
 		}
-		topics, err := p.tools.Run("", toolClasses["kafka-topics"], append(server, "--list", "--exclude-internal")...)
+		topics, err := p.tools.Run(ctx, "", toolClasses["kafka-topics"], append(server, "--list", "--exclude-internal")...)
 		if err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (p *player) runTool(ctx context.Context, s *step) error {
 // tool runs a tool where it belongs: those that finish their work when their process ends need one of their own.
 func (p *player) tool(ctx context.Context, name, input, class string, args []string) (compat.ToolRun, error) {
 	if !strings.HasPrefix(name, "kafka-verifiable-") {
-		return p.tools.Run(input, class, args...)
+		return p.tools.Run(ctx, input, class, args...)
 	}
 	ctx, cancel := context.WithTimeout(ctx, toolPatience)
 	defer cancel()

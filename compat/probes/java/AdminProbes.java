@@ -26,6 +26,7 @@ import org.apache.kafka.clients.admin.ListOffsetsResult.ListOffsetsResultInfo;
 import org.apache.kafka.clients.admin.ListTopicsOptions;
 import org.apache.kafka.clients.admin.LogDirDescription;
 import org.apache.kafka.clients.admin.MemberToRemove;
+import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
@@ -37,6 +38,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.GroupState;
 import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.TopicCollection;
@@ -45,6 +47,7 @@ import org.apache.kafka.common.TopicPartitionReplica;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.acl.AclOperation;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.ElectionNotNeededException;
 import org.apache.kafka.common.errors.GroupIdNotFoundException;
 import org.apache.kafka.common.errors.GroupNotEmptyException;
 import org.apache.kafka.common.errors.GroupSubscribedToTopicException;
@@ -54,6 +57,7 @@ import org.apache.kafka.common.errors.InvalidReplicaAssignmentException;
 import org.apache.kafka.common.errors.InvalidReplicationFactorException;
 import org.apache.kafka.common.errors.InvalidRequestException;
 import org.apache.kafka.common.errors.InvalidTopicException;
+import org.apache.kafka.common.errors.NoReassignmentInProgressException;
 import org.apache.kafka.common.errors.OffsetOutOfRangeException;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownMemberIdException;
@@ -79,6 +83,8 @@ final class AdminProbes {
         all.put("admin-describe-cluster", AdminProbes::describeCluster);
         all.put("admin-describe-features", AdminProbes::describeFeatures);
         all.put("admin-authorized-operations", AdminProbes::authorizedOperations);
+        all.put("admin-elect-leaders", AdminProbes::electLeaders);
+        all.put("admin-reassignments", AdminProbes::reassignments);
         all.put("admin-log-dirs", AdminProbes::logDirs);
         all.put("admin-delete-records", AdminProbes::deleteRecords);
         all.put("admin-list-offsets", AdminProbes::listOffsets);
@@ -303,6 +309,39 @@ final class AdminProbes {
         Probes.equal("on the cluster", Set.of(AclOperation.CREATE, AclOperation.ALTER, AclOperation.DESCRIBE, AclOperation.CLUSTER_ACTION,
             AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS, AclOperation.IDEMPOTENT_WRITE), onCluster);
         Probes.equal("without asking", null, describe(p, topic).authorizedOperations());
+    }
+
+    private static void electLeaders(Probes p) throws Exception {
+        String topic = p.topic(2);
+        TopicPartition there = new TopicPartition(topic, 0);
+        TopicPartition missing = new TopicPartition(topic, 9);
+        for (ElectionType type : ElectionType.values()) {
+            Map<TopicPartition, Optional<Throwable>> elected = p.admin.electLeaders(type, Set.of(there, missing)).partitions().get();
+            Probes.equal("led already", ElectionNotNeededException.class, elected.get(there).get().getClass());
+            Probes.equal("not there", UnknownTopicOrPartitionException.class, elected.get(missing).get().getClass());
+        }
+        Probes.equal("where it is needed", Map.of(), p.admin.electLeaders(ElectionType.PREFERRED, null).partitions().get());
+    }
+
+    private static void reassign(Probes p, TopicPartition at, Optional<NewPartitionReassignment> to) throws Exception {
+        p.admin.alterPartitionReassignments(Map.of(at, to)).all().get();
+    }
+
+    private static Optional<NewPartitionReassignment> brokers(Integer... ids) {
+        return Optional.of(new NewPartitionReassignment(List.of(ids)));
+    }
+
+    private static void reassignments(Probes p) throws Exception {
+        TopicPartition at = new TopicPartition(p.topic(1), 0);
+        reassign(p, at, brokers(1)); // where it is
+        Probes.equal("going on", Map.of(), p.admin.listPartitionReassignments().reassignments().get());
+        Probes.equal("going on there", Map.of(), p.admin.listPartitionReassignments(Set.of(at)).reassignments().get());
+        Probes.refused(NoReassignmentInProgressException.class, () -> reassign(p, at, Optional.empty()));
+        Probes.refused(InvalidReplicaAssignmentException.class, () -> reassign(p, at, brokers(7)));
+        Probes.refused(InvalidReplicaAssignmentException.class, () -> reassign(p, at, brokers(1, 1)));
+        Probes.refused(UnknownTopicOrPartitionException.class, () -> reassign(p, new TopicPartition(at.topic(), 9), brokers(1)));
+        Probes.refused(UnknownTopicOrPartitionException.class, () -> reassign(p, new TopicPartition(Probes.fresh("none"), 0), brokers(1)));
+        Probes.equal("replicas", 1, describe(p, at.topic()).partitions().get(0).replicas().size());
     }
 
     private static void logDirs(Probes p) throws Exception {
