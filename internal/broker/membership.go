@@ -35,6 +35,7 @@ type membership struct {
 	broker       *Broker
 	registration atomic.Int64 // the present one; 0 before the first
 	registered   atomic.Pointer[registry.Registered]
+	intact       bool // the power was lost, but nothing that had been synced; owned by run
 }
 
 func newMembership(b *Broker) *membership { return &membership{broker: b} }
@@ -66,6 +67,7 @@ func (m *membership) run(ctx context.Context) error {
 		}
 		b.logger.Warn("registration is over: registering again", slog.Int64("registration", me.Epoch))
 		clean = b.logs.Healthy()
+		m.intact = m.intact && clean
 	}
 }
 
@@ -82,6 +84,7 @@ func (m *membership) judge(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	m.intact = !failed && state.OtherBoot && !b.logs.Summary().Lost
 	clean := !failed && (last == 0 || state.Marked && state.BrokerEpoch == last || state.SameBoot)
 	if !clean {
 		b.logger.Warn("the last stop may have lost what was not synced", slog.Int64("broker_epoch", last), slog.Bool("io_error", failed))
@@ -94,7 +97,7 @@ func (m *membership) register(ctx context.Context, clean bool) (registry.Registe
 	phase := b.phases.Begin("registration", "a broker with the same id may run elsewhere")
 	me, err := m.claim(ctx, phase, registry.Registration{
 		Directories: []meta.DirectoryID{b.logs.DirectoryID()}, Endpoints: b.endpoints(), Rack: b.config.Rack, Clean: clean,
-		Host: b.config.Host, Version: b.config.Version,
+		Intact: m.intact, Host: b.config.Host, Version: b.config.Version,
 	})
 	if err != nil {
 		return me, err

@@ -213,6 +213,8 @@ type StartState struct {
 	// SameBoot says that the machine has not been started again since the directory was last used, and that no I/O error
 	// was noted: whatever was written, by a process that was killed too, is still there.
 	SameBoot bool
+	// OtherBoot says that it was started again since, and that no I/O error was noted before: what was synced is still there.
+	OtherBoot bool
 }
 
 // cleanMark is the content of the mark: Kafka's two fields and the directory it was written in.
@@ -238,6 +240,7 @@ func readStartState(o *ManagerOptions, id identity) (StartState, error) {
 	switch {
 	case err == nil:
 		state.SameBoot = o.BootID != "" && string(bytes.TrimSpace(text)) == o.BootID
+		state.OtherBoot = o.BootID != "" && !state.SameBoot
 	case !errors.Is(err, fs.ErrNotExist):
 		return state, fmt.Errorf("read %s: %w", bootFileName, err)
 	}

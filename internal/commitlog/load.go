@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,7 +25,10 @@ type RecoverySummary struct {
 	CutBytes     int64
 	Cut          []CutLog // every log that lost bytes, by name
 	Quarantined  []QuarantinedDir
-	Duration     time.Duration
+	// Lost says that something is gone which had been synced, or may be: a log ends below its recovery point, a partition
+	// could not be opened, or the checkpoint names one that is not there.
+	Lost     bool
+	Duration time.Duration
 }
 
 // CutLog is a log whose end was cut at a bad batch.
@@ -51,6 +55,8 @@ func (m *Manager) Load(ctx context.Context, configOf func(topic string) Config) 
 	var mu sync.Mutex
 	var summary RecoverySummary
 	opened := 0
+	synced := m.written.recoveryPoints // opening logs may replace it by lower ones
+	missing := maps.Clone(synced)
 	m.options.Loaded(0, len(names))
 	var group sync.WaitGroup
 	var next atomic.Int64
@@ -60,6 +66,8 @@ func (m *Manager) Load(ctx context.Context, configOf func(topic string) Config) 
 				l, recovery, err := m.load(names[i], configOf(names[i].Topic))
 				mu.Lock()
 				summary.add(names[i], l, recovery, err)
+				summary.Lost = summary.Lost || l == nil || l.EndOffset() < synced[names[i]]
+				delete(missing, names[i])
 				opened++
 				m.options.Loaded(opened, len(names))
 				mu.Unlock()
@@ -71,6 +79,7 @@ func (m *Manager) Load(ctx context.Context, configOf func(topic string) Config) 
 	if err := ctx.Err(); err != nil {
 		return summary, err
 	}
+	summary.Lost = summary.Lost || len(missing) > 0
 	slices.SortFunc(summary.Cut, func(a, b CutLog) int { return cmp.Compare(a.Name.String(), b.Name.String()) })
 	summary.Duration = m.options.Now().Sub(started)
 	m.metrics.quarantined(len(summary.Quarantined))

@@ -188,6 +188,7 @@ func (p *planner) decide(tp meta.TopicIDPartition) {
 		p.facts.MinISR, p.facts.ByFactor, p.facts.Flush = p.t.wantedLocked(tp.Topic)
 	}
 	p.facts.End = p.t.endOfLocked(tp, value)
+	p.facts.Intact = p.t.intactLocked(value, p.facts.Unclean)
 	next, reasons := Plan(value, p.facts)
 	if len(reasons) == 0 {
 		next, reasons = p.grow(tp, value)
@@ -221,6 +222,13 @@ func (p *planner) grow(tp meta.TopicIDPartition, value *meta.Partition) (next me
 	}
 	next.Dirs = p.t.directoriesLocked(&next)
 	return next, []string{"an internal topic grows with the cluster"}
+}
+
+// intactLocked tells whether a broker that restarted uncleanly has the disk that held its copy, with everything that was
+// synced on it (D9).
+func (t *term) intactLocked(value *meta.Partition, unclean meta.BrokerID) bool {
+	at, b := slices.Index(value.Replicas, unclean), t.mu.state.Brokers[unclean]
+	return at >= 0 && at < len(value.Dirs) && !value.Dirs[at].IsZero() && b != nil && b.Info.Intact && slices.Contains(b.Info.Directories, value.Dirs[at])
 }
 
 // directoriesLocked fills in the data directories of replicas that are new.

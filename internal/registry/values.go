@@ -77,6 +77,7 @@ type Registration struct {
 	Endpoints   []meta.Endpoint    `json:"endpoints"`
 	Rack        string             `json:"rack,omitempty"`
 	Clean       bool               `json:"clean"`              // its disk has everything that it ever acknowledged (D9)
+	Intact      bool               `json:"intact,omitempty"`   // not Clean, but everything that it had synced is there (D9)
 	Leaving     bool               `json:"leaving,omitempty"`  // it is about to stop: others shall lead (R-135)
 	Host        string             `json:"host,omitempty"`     // for people: where it runs
 	Version     string             `json:"version,omitempty"`  // for people: its build
