@@ -191,7 +191,10 @@ func runOne(ctx context.Context, s suites.Suite, peer suites.Peer, only string, 
 	if err := isolate(cmd); err != nil {
 		return err
 	}
-	if err := cmd.Run(); err != nil {
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start in a network namespace, which takes root or user namespaces: %w", err)
+	}
+	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("%w; the log is %s", err, logPath(o, s, peer))
 	}
 	result := &suites.Run{Suite: s.Name, Source: s.Source, Peer: peer, Settings: s.Settings}
