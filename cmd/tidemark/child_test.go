@@ -58,7 +58,13 @@ func startChild(tb testing.TB, dir, listen string, settings ...string) (*child, 
 // startChildWith is startChild with the arguments of `start`; dir is the data directory that they name.
 func startChildWith(tb testing.TB, dir string, args ...string) (*child, error) {
 	tb.Helper()
-	c := &child{dir: dir, cmd: childCommand(append([]string{"start"}, args...)...), stderr: filepath.Join(tb.TempDir(), "stderr")}
+	return startCommand(tb, dir, childCommand(append([]string{"start"}, args...)...))
+}
+
+// startCommand runs a command that is a broker, or becomes one, and waits for its ready line.
+func startCommand(tb testing.TB, dir string, cmd *exec.Cmd) (*child, error) {
+	tb.Helper()
+	c := &child{dir: dir, cmd: cmd, stderr: filepath.Join(tb.TempDir(), "stderr")}
 	stderr, err := os.Create(c.stderr)
 	if err != nil {
 		return nil, err

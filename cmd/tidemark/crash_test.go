@@ -93,6 +93,8 @@ type crashLoad struct {
 		changed *sync.Cond
 		acks    [crashPartitions]map[int64]int64 // offset → number of the record
 		count   int
+		ahead   int // how many records may be produced beyond those that are waited for; 0 for any number
+		waited  int // the number of acknowledgements waited for last
 		err     error
 	}
 }
@@ -116,13 +118,28 @@ func newCrashLoad(t *testing.T, broker *child, options ...kgo.Opt) *crashLoad {
 // produce sends numbered records until the context ends, then waits for those in flight.
 func (l *crashLoad) produce(ctx context.Context) error {
 	padding := strings.Repeat("x", 1500)
-	for n := int64(0); ctx.Err() == nil && l.failure() == nil; n++ {
+	defer context.AfterFunc(ctx, func() {
+		l.mu.Lock()
+		l.mu.changed.Broadcast()
+		l.mu.Unlock()
+	})()
+	for n := int64(0); l.mayProduce(ctx, n); n++ {
 		value := fmt.Appendf(nil, "%d %s", n, padding[:n*37%int64(len(padding))]) // enough that segments roll
 		record := &kgo.Record{Topic: crashTopic, Partition: int32(n % crashPartitions), Value: value}
 		// The records must outlive ctx: those in flight when it ends are still waited for.
 		l.client.Produce(context.WithoutCancel(ctx), record, func(r *kgo.Record, err error) { l.acknowledged(n, r, err) })
 	}
 	return errors.Join(l.client.Flush(context.WithoutCancel(ctx)), l.failure())
+}
+
+// mayProduce tells whether record n is to be produced, as soon as it may be.
+func (l *crashLoad) mayProduce(ctx context.Context, n int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.mu.ahead > 0 && n >= int64(l.mu.waited+l.mu.ahead) && l.mu.err == nil && ctx.Err() == nil {
+		l.mu.changed.Wait()
+	}
+	return l.mu.err == nil && ctx.Err() == nil
 }
 
 func (l *crashLoad) acknowledged(n int64, r *kgo.Record, err error) {
@@ -157,6 +174,8 @@ func (l *crashLoad) acked() int {
 func (l *crashLoad) awaitAcks(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.mu.waited = max(l.mu.waited, n)
+	l.mu.changed.Broadcast()
 	for l.mu.count < n && l.mu.err == nil {
 		l.mu.changed.Wait()
 	}
