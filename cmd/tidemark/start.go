@@ -74,7 +74,7 @@ func start(ctx context.Context, io streams, flags *startFlags) error {
 	go func() { ended <- node.Run(ctx) }()
 	select {
 	case <-node.Ready():
-		announce(io, node, config.DataDir)
+		announce(io, node, config)
 	case err := <-ended:
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			return nil // asked to stop before it was ready: a clean stop too
@@ -142,15 +142,20 @@ func (f *startFlags) resolve(logger *slog.Logger) (broker.Config, error) {
 }
 
 // announce prints the ready line on stdout, and on stderr how other machines get in.
-func announce(io streams, node *broker.Broker, dataDir string) {
+func announce(io streams, node *broker.Broker, config broker.Config) {
 	address := node.Addrs()[0]
 	host, port, _ := net.SplitHostPort(address.String())
 	loopback := net.ParseIP(host).IsLoopback()
 	if host == "127.0.0.1" {
 		host = "localhost"
 	}
-	fmt.Fprintf(io.out, "ready tidemark=%s address=%s data=%s ms=%d\n", versionNumber(), net.JoinHostPort(host, port), dataDir,
+	fmt.Fprintf(io.out, "ready tidemark=%s address=%s data=%s ms=%d\n", versionNumber(), net.JoinHostPort(host, port), config.DataDir,
 		time.Since(processStart).Milliseconds())
+	if loopback && len(config.Cluster) > 1 {
+		fmt.Fprintf(io.err, "Only this machine can connect. To serve others: --set listeners=PLAINTEXT://0.0.0.0:%s "+
+			"(clients are told the host that --cluster has for this broker, unless advertised.listeners says another).\n", port)
+		return
+	}
 	if loopback {
 		fmt.Fprintf(io.err, "Only this machine can connect. To serve others: --set listeners=PLAINTEXT://0.0.0.0:%s; "+
 			"behind a proxy or NAT also --set advertised.listeners=PLAINTEXT://NAME:%s (default: clients are told the address they dialled).\n",

@@ -283,3 +283,23 @@ func TestClusterReplicates(t *testing.T) {
 		}
 	}
 }
+
+// A listener of a cluster's broker on every address is told as the host that the list has for the broker, unless another
+// one is advertised.
+func TestClusterAdvertisesItsList(t *testing.T) {
+	store := registry.NewMemory()
+	t.Cleanup(func() { _ = store.Close() })
+	b := launch(t, filepath.Join(t.TempDir(), "1"), nil, func(c *Config) {
+		c.Registry, c.Cluster = store, []ClusterBroker{{ID: 1, Internal: Address{"127.0.0.1", 0}}}
+		c.Listeners = []Listener{
+			{Name: "EVERY", Address: Address{"", 0}}, {Name: "TOLD", Address: Address{"", 0}, Advertised: &Address{"name", 1}}, {Name: "LOCAL", Address: Address{"::1", 0}},
+		}
+	}).wait()
+	hosts := make(map[string]string)
+	for _, e := range b.endpoints() {
+		hosts[e.Listener] = e.Host
+	}
+	if hosts["EVERY"] != "127.0.0.1" || hosts["TOLD"] != "name" || hosts["LOCAL"] != "::1" {
+		t.Errorf("told %v", hosts)
+	}
+}

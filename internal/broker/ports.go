@@ -127,6 +127,9 @@ func (b *Broker) endpoints() []meta.Endpoint {
 		}
 		if e.Host == "" || e.Host == "0.0.0.0" || e.Host == "::" {
 			e.Host = loopbackHost
+			if self, several := b.config.self(); several {
+				e.Host = self.Internal.Host // the one name of this machine that others are known to reach
+			}
 		}
 		if l.Advertised != nil {
 			e.Host, e.Port = l.Advertised.Host, int32(l.Advertised.Port)
