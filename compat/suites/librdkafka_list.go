@@ -70,6 +70,7 @@ func parseLibrdkafkaTests(source string) ([]librdkafkaTest, error) {
 var librdkafkaApart = map[string]struct{ file, root string }{
 	"0081_admin":                 {"0081-admin.c", "do_test_apis"},
 	"0113_cooperative_rebalance": {"0113-cooperative_rebalance.cpp", "main_0113_cooperative_rebalance"},
+	"0137_barrier_batch_consume": {"0137-barrier_batch_consume.c", "main_0137_barrier_batch_consume"},
 }
 
 var (
