@@ -209,8 +209,11 @@ func parseEvents(events io.Reader, log io.Writer) ([]Result, error) {
 			continue
 		}
 		r := Result{Test: name, Status: t.status, Took: t.took}
-		if t.status != Passed {
+		switch t.status {
+		case Failed:
 			r.Detail = detail(t.lines)
+		case Skipped:
+			r.Detail = skipReason(t.lines)
 		}
 		results = append(results, r)
 	}
@@ -226,6 +229,17 @@ func detail(lines []string) string {
 		}
 	}
 	return strings.Join(kept[max(0, len(kept)-detailLines):], "\n")
+}
+
+// logged is how a line that a test logged begins.
+var logged = regexp.MustCompile(`^\s*\w+\.go:\d+: `)
+
+// skipReason is the first that a skipped test logged: what comes after it is of its cleaning up.
+func skipReason(lines []string) string {
+	if i := slices.IndexFunc(lines, logged.MatchString); i >= 0 {
+		return strings.TrimSpace(lines[i])
+	}
+	return ""
 }
 
 // command prepares a program that is killed with all of its children when ctx ends.

@@ -126,6 +126,7 @@ func TestParseEvents(t *testing.T) {
 {"Action":"fail","Test":"TestB","Elapsed":0}
 {"Action":"run","Test":"TestC"}
 {"Action":"output","Test":"TestC","Output":"    c_test.go:1: wants TLS\n"}
+{"Action":"output","Test":"TestC","Output":"    panic.go:694: deleting topic t\n"}
 {"Action":"skip","Test":"TestC","Elapsed":0}
 {"Action":"run","Test":"TestD"}
 {"Action":"run","Test":"TestD/z"}
