@@ -651,6 +651,36 @@ func TestFollowerStartsOver(t *testing.T) {
 	})
 }
 
+// the low watermark is that of all live replicas; who waits for it hears when the last one has followed.
+func TestDeleteRecordsEverywhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		tp := c.create(meta.Partition{Replicas: three, Leader: 1, ISR: three, MinISR: 2})
+		c.produce(tp, 1, AcksAll, 1)
+		c.produce(tp, 1, AcksAll, 9)
+		settle(time.Second)
+		c.members[3].severed.Store(true)
+		leader := c.replica(tp, 1)
+		if offset, err := leader.DeleteRecords(4); err != nil || offset != 4 {
+			t.Fatalf("offset %d, %v", offset, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if low, err := leader.AwaitLowWatermark(ctx, 4); !errors.Is(err, ErrTimedOut) || low != 0 {
+			t.Errorf("with a silent replica: low watermark %d, %v", low, err)
+		}
+		c.members[3].severed.Store(false)
+		if low, err := leader.AwaitLowWatermark(t.Context(), 4); err != nil || low != 4 {
+			t.Errorf("low watermark %d, %v", low, err)
+		}
+		for _, id := range three {
+			if start := c.replica(tp, id).StartOffset(); start != 4 {
+				t.Errorf("broker %d's log starts at %d", id, start)
+			}
+		}
+	})
+}
+
 // Many partitions share one fetch; each broker leads some of them.
 func TestManyPartitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

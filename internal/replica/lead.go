@@ -67,9 +67,22 @@ func (r *Replica) readForFollower(q *FollowerRead) (ReadResult, error) {
 	}
 	r.act(func(m *Machine) Effects { return m.FollowerFetched(f, time.Now()) })
 	result.HighWatermark = r.HighWatermark()
-	result.News = q.KnownHigh >= 0 && result.HighWatermark > q.KnownHigh
+	// A newer high watermark is news, and so is a log start that the follower can follow.
+	result.News = q.KnownHigh >= 0 && (result.HighWatermark > q.KnownHigh || q.LogStart < result.LogStart && result.LogStart <= q.KnownHigh)
 	result.seen = seen{tail: true, terms: terms, bound: end, high: max(result.HighWatermark, q.KnownHigh)}
 	return result, nil
+}
+
+// wakeTails answers the parked fetches of other replicas: the log's start is news for them.
+func (r *Replica) wakeTails() {
+	var fired fired
+	r.mu.Lock()
+	for w := range r.mu.tails {
+		fired.waiters = append(fired.waiters, w)
+	}
+	clear(r.mu.tails)
+	r.mu.Unlock()
+	fired.run()
 }
 
 // leadingFor tells whether this replica leads in the epoch of another one's fetch.

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/tidemark-io/tidemark/internal/commitlog"
@@ -87,10 +88,10 @@ func (r *Replica) EpochEnd(requested, current meta.Epoch) (EpochEnd, error) {
 	return EpochEnd{epoch, end}, nil
 }
 
-// DeleteRecords moves the log's start up to offset, -1 standing for the high watermark, and returns the low watermark:
-// the lowest start of all replicas. It returns ErrOffsetOutOfRange for an offset above the high watermark, and
-// ErrPolicy if the topic's cleanup.policy keeps records.
-func (r *Replica) DeleteRecords(offset int64) (lowWatermark int64, err error) {
+// DeleteRecords moves the log's start up to offset, -1 standing for the high watermark, and returns the offset. Other
+// replicas follow with their next fetches: AwaitLowWatermark waits for them. It returns ErrOffsetOutOfRange for an offset
+// above the high watermark, and ErrPolicy if the topic's cleanup.policy keeps records.
+func (r *Replica) DeleteRecords(offset int64) (int64, error) {
 	leader, err := r.leading(meta.NoEpoch)
 	if err != nil {
 		return -1, err
@@ -109,10 +110,35 @@ func (r *Replica) DeleteRecords(offset int64) (lowWatermark int64, err error) {
 			return -1, err
 		}
 		r.act(func(m *Machine) Effects { return m.StartRaised(offset) })
+		r.wakeTails()
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mu.machine.LowWatermark(r.log.StartOffset()), nil
+	return offset, nil
+}
+
+// AwaitLowWatermark waits until the logs of all live replicas start at offset or above, and returns the lowest start
+// . It returns ErrTimedOut when ctx ends before, and ErrNotLeader when this broker does not lead any more.
+func (r *Replica) AwaitLowWatermark(ctx context.Context, offset int64) (int64, error) {
+	for {
+		if _, err := r.leading(meta.NoEpoch); err != nil {
+			return -1, err
+		}
+		r.mu.Lock()
+		low := r.mu.machine.LowWatermark(r.log.StartOffset())
+		if low >= offset {
+			r.mu.Unlock()
+			return low, nil
+		}
+		if r.mu.moved == nil {
+			r.mu.moved = make(chan struct{})
+		}
+		moved := r.mu.moved
+		r.mu.Unlock()
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return low, ErrTimedOut
+		}
+	}
 }
 
 // Producers lists the producers that the leader's log remembers (DescribeProducers).

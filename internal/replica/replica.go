@@ -35,6 +35,7 @@ type Replica struct {
 
 		produces []*Pending
 		fetches  map[*Waiter]watch
+		moved    chan struct{}     // closed by the next event; nil unless somebody waits for the low watermark
 		tails    map[*Waiter]int64 // parked fetches of other replicas, with the high watermark that each knows
 
 		appended    int64 // bytes appended in this life, or about to be
@@ -396,6 +397,10 @@ func (r *Replica) applyLocked(e Effects, fired *fired) {
 		return
 	}
 	r.high.Store(r.mu.machine.HighWatermark())
+	if r.mu.moved != nil {
+		close(r.mu.moved)
+		r.mu.moved = nil
+	}
 	if e.Advanced {
 		r.readableLocked(fired)
 	}

@@ -320,11 +320,13 @@ func TestOffsets(t *testing.T) {
 	if err != nil || result.Diverging == nil || *result.Diverging != (EpochEnd{2, 10}) {
 		t.Errorf("diverging %+v %v", result.Diverging, err)
 	}
-	if low, err := r.DeleteRecords(12); err != nil || low != 12 {
-		t.Errorf("delete to 12: %d %v", low, err)
-	}
-	if low, err := r.DeleteRecords(5); err != nil || low != 12 {
-		t.Errorf("delete to 5 afterwards: %d %v", low, err)
+	for _, to := range []int64{12, 5} {
+		if offset, err := r.DeleteRecords(to); err != nil || offset != to {
+			t.Errorf("delete to %d: %d %v", to, offset, err)
+		}
+		if low, err := r.AwaitLowWatermark(t.Context(), to); err != nil || low != 12 {
+			t.Errorf("low watermark after a deletion to %d: %d %v", to, low, err)
+		}
 	}
 	if _, err := r.DeleteRecords(21); !errors.Is(err, ErrOffsetOutOfRange) {
 		t.Errorf("delete above the high watermark: %v", err)
