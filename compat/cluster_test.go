@@ -89,16 +89,13 @@ func TestKafkaToolsOnCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools, err := kafka.StartTools(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tools.Stop() }) // it ends with the test's context at the latest
+	tools := kafka.Tools()
+	t.Cleanup(func() { _ = tools.Stop() })
 	brokers := startTrio(t)
 	all := brokers[0].Addr + "," + brokers[1].Addr + "," + brokers[2].Addr
 	run := func(t *testing.T, class string, args ...string) string {
 		t.Helper()
-		out, err := tools.Run("", class, append([]string{"--bootstrap-server", all}, args...)...)
+		out, err := tools.Run(t.Context(), "", class, append([]string{"--bootstrap-server", all}, args...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
