@@ -10,11 +10,13 @@ import (
 // javaClient are probes of ours with Apache Kafka's Java client: its own tests come without a way to hand them a broker.
 func javaClient() Suite {
 	return Suite{
-		Name:    "java-client",
-		Source:  "Maven artifact org.apache.kafka:kafka-clients " + kafkaVersion + ": probes of ours",
-		CI:      []string{"producer-idempotent", "producer-codec-zstd", "group-CooperativeStickyAssignor", "group-static-member-returns", "admin-topics"},
-		Prepare: prepareJava,
-		Run:     runJava,
+		Name:   "java-client",
+		Source: "Maven artifact org.apache.kafka:kafka-clients " + kafkaVersion + ": probes of ours",
+		// What a group waits at its start would be most of the time that the probes take.
+		Settings: []string{"group.initial.rebalance.delay.ms=0"},
+		CI:       []string{"producer-idempotent", "producer-codec-zstd", "group-CooperativeStickyAssignor", "group-static-member-returns", "admin-topics"},
+		Prepare:  prepareJava,
+		Run:      runJava,
 	}
 }
 

@@ -309,6 +309,7 @@ var variable = []struct {
 	{regexp.MustCompile(`/?127\.0\.0\.1:\d+`), "{addr}"},
 	{regexp.MustCompile(`/127\.0\.0\.1\b`), "{host}"},
 	{regexp.MustCompile(`localhost:\d+`), "{addr}"},
+	{regexp.MustCompile(`"log_dirs":\["/[^"]*"\]`), `"log_dirs":["{path}"]`},
 	{regexp.MustCompile(`\b1[0-9]{12}\b`), "{time}"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[:.,]\d{3}Z?`), "{time}"},
 }
