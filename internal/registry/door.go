@@ -37,6 +37,10 @@ const (
 	// answerPatience is how long a broker may take to answer a question.
 	answerPatience = 2 * time.Second
 
+	// joinPatience is how long the leading member may take to let a newcomer in: it asks the others, of whom some may be
+	// silent, and changes the membership.
+	joinPatience = 2*answerPatience + 2*changePatience
+
 	// messageBytesMax bounds a question and its answer.
 	messageBytesMax = 64 << 10
 )
@@ -331,6 +335,8 @@ func (d *Door) reply(w http.ResponseWriter, value any) {
 
 // ask asks one broker which cluster it belongs to.
 func (d *Door) ask(ctx context.Context, p Peer) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
 	a, err := call[answer](ctx, d.client, http.MethodGet, d.url(p)+questionPath, nil)
 	if err == nil && a.Broker != p.Broker {
 		err = fmt.Errorf("broker %d answers at the address of broker %d, %s", a.Broker, p.Broker, p.Address)
@@ -367,8 +373,6 @@ func (d *Door) askAll(ctx context.Context) map[meta.BrokerID]*answer {
 
 // call sends one request and decodes its answer. What is not 200 is an error with the text of the answer.
 func call[T any](ctx context.Context, client *http.Client, method, url string, body io.Reader) (value T, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerPatience)
-	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return value, err

@@ -480,7 +480,9 @@ func (e *Embedded) HandOver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, handOverPatience)
 	defer cancel()
 	best, applied := types.ID(0), uint64(0)
-	answers := d.askAll(ctx)
+	asking, stop := context.WithTimeout(ctx, handOverPatience/3) // one that is silent must not take all the time
+	answers := d.askAll(asking)
+	stop()
 	for _, m := range server.Cluster().Members() {
 		if a := answers[d.broker(m.Name, m.PeerURLs)]; !m.IsLearner && a != nil && a.Registry == server.Cluster().ID().String() && a.Applied >= applied {
 			best, applied = m.ID, a.Applied

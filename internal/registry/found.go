@@ -184,6 +184,8 @@ func (d *Door) requestJoin(ctx context.Context, leader meta.BrokerID, incarnatio
 	if err != nil {
 		return admission{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, joinPatience)
+	defer cancel()
 	i := slices.IndexFunc(d.config.Peers, func(p Peer) bool { return p.Broker == leader })
 	return call[admission](ctx, d.client, http.MethodPost, d.url(d.config.Peers[i])+joinPath, bytes.NewReader(body))
 }

@@ -61,7 +61,7 @@ func (d *Door) serveJoin(w http.ResponseWriter, r *http.Request, t *tenant) {
 		http.Error(w, "this broker does not lead the registry", http.StatusConflict)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), changePatience)
+	ctx, cancel := context.WithTimeout(r.Context(), joinPatience)
 	defer cancel()
 	admitted, err := d.admit(ctx, t.etcd, request)
 	if err != nil {
@@ -98,8 +98,10 @@ func (d *Door) admit(ctx context.Context, etcd *embed.Etcd, request joinRequest)
 			return admission{}, err
 		}
 		learner := membership.Member{ID: id, RaftAttributes: membership.RaftAttributes{PeerURLs: []string{d.url(newcomer)}, IsLearner: true}}
+		change, cancel := context.WithTimeout(ctx, changePatience)
+		defer cancel()
 		var err error
-		if present, err = etcd.Server.AddMember(ctx, learner); err != nil {
+		if present, err = etcd.Server.AddMember(change, learner); err != nil {
 			return admission{}, fmt.Errorf("add a learner: %w", err)
 		}
 		d.logger.Info("broker joins the registry as a learner", slog.String("broker", newcomer.String()), slog.String("member", id.String()))
@@ -114,12 +116,15 @@ func (d *Door) admit(ctx context.Context, etcd *embed.Etcd, request joinRequest)
 // makeRoom removes the member that a newcomer's broker had before, and those whose broker is not in the list any more.
 // It removes none whose absence would leave no majority.
 func (d *Door) makeRoom(ctx context.Context, etcd *embed.Etcd, newcomer meta.BrokerID, present []*membership.Member) error {
-	answers := d.askAll(ctx)
+	var answers map[meta.BrokerID]*answer // asked for when somebody must leave
 	for _, m := range present {
 		broker := d.broker(m.Name, m.PeerURLs)
 		listed := slices.ContainsFunc(d.members(), func(p Peer) bool { return p.Broker == broker })
 		if broker != newcomer && (listed || m.ID == etcd.Server.MemberID()) {
 			continue
+		}
+		if answers == nil {
+			answers = d.askAll(ctx)
 		}
 		voters, alive := 0, 0
 		for _, other := range etcd.Server.Cluster().Members() {
@@ -136,7 +141,10 @@ func (d *Door) makeRoom(ctx context.Context, etcd *embed.Etcd, newcomer meta.Bro
 			return fmt.Errorf("the member of broker %s must leave first, but of the %d other voters only %d answer", m.Name, voters, alive)
 		}
 		d.logger.Warn("member leaves the registry for a newcomer", slog.Any("broker", broker), slog.String("member", m.ID.String()), slog.Any("newcomer", newcomer))
-		if _, err := etcd.Server.RemoveMember(ctx, uint64(m.ID)); err != nil {
+		change, cancel := context.WithTimeout(ctx, changePatience)
+		_, err := etcd.Server.RemoveMember(change, uint64(m.ID))
+		cancel()
+		if err != nil {
 			return fmt.Errorf("remove the member of broker %s: %w", m.Name, err)
 		}
 	}

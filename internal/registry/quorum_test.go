@@ -390,7 +390,7 @@ func TestQuorumGrows(t *testing.T) {
 	}
 	q.start(1)
 	q.await(1, "1v")
-	q.start(2)
+	q.start(2) // although broker 3's port accepts and says nothing
 	q.await(1, "1v 2l")
 	q.put(2, "w") // a learner's broker works
 	if got := q.roles(1); got != "1v 2l" {
