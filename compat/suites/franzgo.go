@@ -21,7 +21,7 @@ var franzTests = []string{
 
 // franzGo is the client's own test of pkg/kgo.
 func franzGo() Suite {
-	tests := goTests{module: franzModule, version: franzVersion, pkg: "pkg/kgo"}
+	tests := goTests{module: franzModule, version: franzVersion, pkg: "pkg/kgo", flat: true}
 	return Suite{
 		Name:    "franz-go",
 		Source:  "Go module " + franzModule + " " + franzVersion,
@@ -29,6 +29,19 @@ func franzGo() Suite {
 		Prepare: tests.prepare,
 		Run: func(ctx context.Context, s *Stage) ([]Result, error) {
 			return tests.run(ctx, s, franzTests, "KGO_SEEDS="+s.Addr, "KGO_TEST_RF=1", "KGO_TEST_RECORDS=20000")
+		},
+	}
+}
+
+// franzGoChaos is the client's test of groups, with connections that each live for about a second.
+func franzGoChaos() Suite {
+	tests := goTests{module: franzModule, version: franzVersion, pkg: "pkg/kgo", flat: true}
+	return Suite{
+		Name:    "franz-go-chaos",
+		Source:  "Go module " + franzModule + " " + franzVersion + ": its groups, on connections of a second",
+		Prepare: tests.prepare,
+		Run: func(ctx context.Context, s *Stage) ([]Result, error) {
+			return tests.run(ctx, s, []string{"TestGroupETL"}, "KGO_SEEDS="+s.Addr, "KGO_TEST_RF=1", "KGO_TEST_RECORDS=20000", "KGO_TEST_CHAOS=1")
 		},
 	}
 }

@@ -27,6 +27,7 @@ type goTests struct {
 	pkg             string // the package, as a path below the module: "pkg/kgo"
 	tags            string // build tags
 	patch           func(src string) error
+	flat            bool // subtests have no subtests, and slashes in their names
 }
 
 // source is where the module's files are, below the directory of Prepare.
@@ -122,7 +123,7 @@ func (g goTests) run(ctx context.Context, s *Stage, tests []string, env ...strin
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	results, err := parseEvents(events, s.Log)
+	results, err := parseEvents(events, s.Log, g.flat)
 	// A test program that failed says so in its events.
 	if waited := cmd.Wait(); err != nil || len(results) == 0 {
 		return nil, fmt.Errorf("%s ran no test: %w", g.module, errors.Join(err, waited))
@@ -150,8 +151,8 @@ func testPattern(names []string) string {
 }
 
 // parseEvents reads what test2json prints, copies the tests' output to log, and returns a result for each test that has no
-// subtests, and for one that failed by itself.
-func parseEvents(events io.Reader, log io.Writer) ([]Result, error) {
+// subtests, and for one that failed by itself. With flat only what is before the first slash of a name is a parent.
+func parseEvents(events io.Reader, log io.Writer, flat bool) ([]Result, error) {
 	type state struct {
 		status Status
 		took   time.Duration
@@ -199,6 +200,9 @@ func parseEvents(events io.Reader, log io.Writer) ([]Result, error) {
 			if parent := tests[name[:i]]; c == '/' && parent != nil {
 				parent.parent = true
 				parent.failed = parent.failed || t.status == Failed
+			}
+			if c == '/' && flat {
+				break
 			}
 		}
 	}

@@ -71,6 +71,7 @@ type Result struct {
 func All() []Suite {
 	return []Suite{
 		franzGo(),
+		franzGoChaos(),
 		sarama(),
 		kafkaGo(),
 		kafkaPython(),

@@ -133,7 +133,7 @@ func TestParseEvents(t *testing.T) {
 {"Action":"pass","Test":"TestD/z","Elapsed":0}
 {"Action":"output","Test":"TestD","Output":"panic: oh\n"}
 `
-	got, err := parseEvents(bytes.NewBufferString(events), io.Discard)
+	got, err := parseEvents(bytes.NewBufferString(events), io.Discard, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,6 +148,24 @@ func TestParseEvents(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestParseEventsOfFlatNames(t *testing.T) {
+	events := `{"Action":"run","Test":"TestA"}
+{"Action":"run","Test":"TestA/x"}
+{"Action":"run","Test":"TestA/x/static"}
+{"Action":"pass","Test":"TestA/x/static","Elapsed":0}
+{"Action":"pass","Test":"TestA/x","Elapsed":0}
+{"Action":"pass","Test":"TestA","Elapsed":0}
+`
+	got, err := parseEvents(bytes.NewBufferString(events), io.Discard, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(got, func(a, b Result) int { return strings.Compare(a.Test, b.Test) })
+	if want := []Result{{Test: "TestA/x", Status: Passed}, {Test: "TestA/x/static", Status: Passed}}; !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
