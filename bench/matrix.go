@@ -114,7 +114,7 @@ var matrix = []row{
 		partitions: 1000, beside: 2 * time.Second, run: createTopicsRow, aims: []aim{valueAtLeast(200), ofPeer(kafkaName, 3)},
 	},
 	{
-		id: "B-R1/empty", what: "start without topics", unit: milliseconds, less: true, peers: besideBoth,
+		id: "B-R1/empty", what: "start without topics", unit: milliseconds, less: true, peers: beside,
 		beside: 4 * time.Second, run: restartRow, aims: []aim{valueAtMost(300)},
 	},
 	{
