@@ -1,3 +1,5 @@
+//go:build cluster || netns
+
 package main
 
 import (
