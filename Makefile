@@ -63,7 +63,7 @@ cluster: ## three brokers on this machine, until Ctrl-C
 
 .PHONY: cluster-crash
 cluster-crash: ## CYCLES (200) times hurt one of three brokers under load: kill -9, or stand still
-	$(GO) test ./cmd/tidemark -tags cluster -run '^TestClusterCrash$$' -v -count=1 -timeout 120m -args -cluster.cycles=$(CYCLES) -cluster.stops -crash.seed=$(or $(SEED),0)
+	$(GO) test ./cmd/tidemark -run '^TestClusterCrash$$' -v -count=1 -timeout 120m -args -cluster.cycles=$(CYCLES) -cluster.stops -crash.seed=$(or $(SEED),0)
 
 .PHONY: cluster-partition
 cluster-partition: ## CYCLES (200) times cut one of three brokers off, wholly or in one direction (wants root)

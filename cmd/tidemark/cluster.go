@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,8 @@ func newClusterStatus(io streams, shared *clientFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Tell whether the cluster is healthy, in one screen",
-		Long: `Tell whether the cluster is healthy: every broker that is listed or has replicas is there, every partition has a leader and all its
+		Long: `Tell whether the cluster is healthy: every broker that is listed or has replicas is there, all members of the
+registry that shall vote do, every partition has a leader and all its
 replicas in sync. The exit code is 0 if so, else 1.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -69,6 +71,16 @@ type clusterStatus struct {
 	UnderMinISR     []string `json:"under_min_isr"`
 	UnderReplicated []string `json:"under_replicated"`
 	Moving          []string `json:"moving"`
+
+	// Registry is nil when it is an external one.
+	Registry *registryStatus `json:"registry,omitempty"`
+}
+
+// registryStatus counts the registry's members: a majority of those that vote must run for anything to be decided.
+type registryStatus struct {
+	Leader int32 `json:"leader"` // -1 for none
+	Voters int   `json:"voters"`
+	Wanted int   `json:"wanted"` // how many shall vote, by the list of brokers
 }
 
 type brokerStatus struct {
@@ -114,8 +126,11 @@ func statusOf(ctx context.Context, cl *kgo.Client) (*clusterStatus, error) {
 		}
 		brokers[b.NodeID] = status
 	}
-	listed, err := listedBrokers(ctx, admin, described.ControllerID)
+	listed, wanted, err := listedBrokers(ctx, admin, described.ControllerID)
 	if err != nil {
+		return nil, err
+	}
+	if s.Registry, err = registryOf(ctx, cl, wanted); err != nil {
 		return nil, err
 	}
 	for _, id := range listed {
@@ -148,27 +163,53 @@ func statusOf(ctx context.Context, cl *kgo.Client) (*clusterStatus, error) {
 	return s, nil
 }
 
-// listedBrokers are the brokers that the cluster is to have, as the controller was started with them.
-func listedBrokers(ctx context.Context, admin *kadm.Client, controller int32) ([]int32, error) {
+// registryMembersKey is the key that says how many brokers embed a member of the registry.
+const registryMembersKey = "registry.members"
+
+// listedBrokers are the brokers that the cluster is to have, as the controller was started with them, and how many members
+// of its registry shall vote.
+func listedBrokers(ctx context.Context, admin *kadm.Client, controller int32) (ids []int32, voters int, err error) {
 	configs, err := admin.DescribeBrokerConfigs(ctx, controller)
 	if err != nil {
-		return nil, fmt.Errorf("describe settings of broker %d: %w", controller, err)
+		return nil, 0, fmt.Errorf("describe settings of broker %d: %w", controller, err)
 	}
-	var ids []int32
+	settings := make(map[string]string)
 	for _, resource := range configs {
 		for _, c := range resource.Configs {
-			if c.Key != broker.ClusterKey {
-				continue
-			}
-			for _, item := range meta.SplitList(c.MaybeValue()) {
-				number, _, _ := strings.Cut(item, "@")
-				if id, err := strconv.ParseInt(number, 10, 32); err == nil {
-					ids = append(ids, int32(id))
-				}
-			}
+			settings[c.Key] = c.MaybeValue()
 		}
 	}
-	return ids, nil
+	for _, item := range meta.SplitList(settings[broker.ClusterKey]) {
+		number, _, _ := strings.Cut(item, "@")
+		if id, err := strconv.ParseInt(number, 10, 32); err == nil {
+			ids = append(ids, int32(id))
+		}
+	}
+	most, err := strconv.Atoi(settings[registryMembersKey])
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s of broker %d is %q: want a number", registryMembersKey, controller, settings[registryMembersKey])
+	}
+	return ids, broker.RegistryMembers(max(len(ids), 1), most), nil
+}
+
+// registryOf asks for the registry's members; nil when it is an external one.
+func registryOf(ctx context.Context, cl *kgo.Client, wanted int) (*registryStatus, error) {
+	topic := kmsg.NewDescribeQuorumRequestTopic()
+	topic.Topic = meta.ClusterMetadataTopic
+	topic.Partitions = append(topic.Partitions, kmsg.NewDescribeQuorumRequestTopicPartition())
+	req := kmsg.NewPtrDescribeQuorumRequest()
+	req.Topics = append(req.Topics, topic)
+	resp, err := req.RequestWith(ctx, cl)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("describe the registry: %w", err)
+	case resp.ErrorCode == kerr.UnsupportedVersion.Code:
+		return nil, nil
+	case resp.ErrorCode != 0 || len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1:
+		return nil, fmt.Errorf("describe the registry: %w", cmp.Or(kerr.ErrorForCode(resp.ErrorCode), errors.New("the broker did not answer for it")))
+	}
+	p := &resp.Topics[0].Partitions[0]
+	return &registryStatus{Leader: p.LeaderID, Voters: len(p.CurrentVoters), Wanted: wanted}, nil
 }
 
 // count goes through the partitions, and returns min.insync.replicas of the topics that have too few in sync anywhere.
@@ -243,6 +284,14 @@ func (s *clusterStatus) faults() string {
 			lacking++
 		}
 	}
+	if r := s.Registry; r != nil {
+		if r.Leader < 0 {
+			faults = append(faults, "the registry has no leader")
+		}
+		if r.Voters < r.Wanted { // a broker that stops now may take the majority along
+			faults = append(faults, fmt.Sprintf("%d of %d members of the registry vote", r.Voters, r.Wanted))
+		}
+	}
 	add(away, "broker is away", "brokers are away")
 	add(len(s.Leaderless), "partition has no leader", "partitions have no leader")
 	add(len(s.UnderMinISR), "partition takes no acks=all", "partitions take no acks=all")
@@ -268,6 +317,9 @@ func (s *clusterStatus) print(io streams) error {
 	}
 	if err := printTable(io.out, rows); err != nil {
 		return err
+	}
+	if r := s.Registry; r != nil {
+		fmt.Fprintf(io.out, "registry led by broker %s, %d of %d members vote\n", leaderText(r.Leader), r.Voters, r.Wanted)
 	}
 	fmt.Fprintf(io.out, "%s, %s\n", counted(int64(s.Topics), "topic", "topics"), counted(int64(s.Partitions), "partition", "partitions"))
 	for _, list := range []struct {

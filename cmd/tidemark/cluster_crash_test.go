@@ -1,5 +1,3 @@
-//go:build cluster || netns
-
 package main
 
 import (

@@ -17,6 +17,9 @@ func TestClusterStatusAndPartitions(t *testing.T) {
 	if err := json.Unmarshal([]byte(c.must("", "cluster", "status", "--format", "json")), &status); err != nil {
 		t.Fatal(err)
 	}
+	if r := status.Registry; r == nil || r.Leader != 1 || r.Voters != 1 || r.Wanted != 1 {
+		t.Errorf("registry: %+v", r)
+	}
 	if !status.Healthy || status.Controller != 1 || len(status.Brokers) != 1 || status.Brokers[0].Leads != 2 || status.Brokers[0].InSync != 2 {
 		t.Errorf("%+v", status)
 	}
@@ -47,9 +50,10 @@ func TestClusterStatusAndPartitions(t *testing.T) {
 func TestClusterFaults(t *testing.T) {
 	s := clusterStatus{
 		Brokers:    []brokerStatus{{ID: 1, State: "live"}, {ID: 2, State: "missing"}},
+		Registry:   &registryStatus{Leader: -1, Voters: 1, Wanted: 3},
 		Leaderless: []string{"a-0"}, UnderMinISR: []string{"a-0", "b-0"}, UnderReplicated: []string{"a-0", "b-0", "c-0"}, Moving: []string{"c-0"},
 	}
-	const want = "1 broker is away, 1 partition has no leader, 2 partitions take no acks=all, 2 partitions lack replicas in sync"
+	const want = "the registry has no leader, 1 of 3 members of the registry vote, 1 broker is away, 1 partition has no leader, 2 partitions take no acks=all, 2 partitions lack replicas in sync"
 	if got := s.faults(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

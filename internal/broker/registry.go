@@ -72,7 +72,7 @@ func (b *Broker) openQuorum(ctx context.Context, phase console.Phase) (_ registr
 		peers = append(peers, registry.Peer{Broker: other.ID, Address: other.Registry.String()})
 	}
 	b.door, err = registry.OpenDoor(registry.DoorConfig{
-		Broker: b.config.BrokerID, Peers: peers, Members: registryMembers(len(peers), b.config.RegistryMembers), Cluster: b.logs.ClusterID(),
+		Broker: b.config.BrokerID, Peers: peers, Members: RegistryMembers(len(peers), b.config.RegistryMembers), Cluster: b.logs.ClusterID(),
 		Dir: filepath.Join(b.config.DataDir, registryDir), Listener: b.registryListener, TLS: b.config.RegistryTLS, Logger: b.logger,
 	})
 	if err != nil {
@@ -138,9 +138,9 @@ func (c Config) embedsRegistry() bool {
 	return len(c.Cluster) > 0 && c.Registry == nil && len(c.RegistryEndpoints) == 0
 }
 
-// registryMembers is how many of the brokers are members of the registry: an odd number, since an even one bears no more
+// RegistryMembers is how many of the brokers are members of the registry: an odd number, since an even one bears no more
 // failures than the odd one below it.
-func registryMembers(brokers, wanted int) int {
+func RegistryMembers(brokers, wanted int) int {
 	n := min(brokers, wanted)
 	return n - 1 + n%2
 }
