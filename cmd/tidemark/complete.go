@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tidemark-io/tidemark/internal/broker"
 	"github.com/tidemark-io/tidemark/internal/meta"
+	"github.com/twmb/franz-go/pkg/kadm"
 )
 
 // completionPatience bounds how long the shell waits for a broker's topics.
@@ -54,26 +55,44 @@ func completeTopics(shared *clientFlags, limit int, files bool) cobra.Completion
 			}
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		parent := cmd.Context()
-		if parent == nil {
-			parent = context.Background()
-		}
-		ctx, cancel := context.WithTimeout(parent, completionPatience)
-		defer cancel()
-		admin, err := shared.admin(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer admin.Close()
-		topics, err := admin.ListTopics(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		names := slices.DeleteFunc(slices.Sorted(maps.Keys(topics)), func(name string) bool {
-			return !strings.HasPrefix(name, prefix) || slices.Contains(args, name)
+		names := namesToComplete(cmd, shared, func(ctx context.Context, admin *kadm.Client) ([]string, error) {
+			topics, err := admin.ListTopics(ctx)
+			return slices.Sorted(maps.Keys(topics)), err
 		})
-		return names, cobra.ShellCompDirectiveNoFileComp
+		return slices.DeleteFunc(names, func(name string) bool {
+			return !strings.HasPrefix(name, prefix) || slices.Contains(args, name)
+		}), cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// completeGroups completes arguments with the groups of the broker, if one answers.
+func completeGroups(shared *clientFlags) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return namesToComplete(cmd, shared, func(ctx context.Context, admin *kadm.Client) ([]string, error) {
+			groups, err := admin.ListGroups(ctx)
+			return groups.Groups(), err
+		}), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// namesToComplete asks the broker for names; there are none where it does not answer soon.
+func namesToComplete(cmd *cobra.Command, shared *clientFlags, list func(context.Context, *kadm.Client) ([]string, error)) []string {
+	parent := cmd.Context()
+	if parent == nil {
+		parent = context.Background() // the shell asks before the command runs
+	}
+	ctx, cancel := context.WithTimeout(parent, completionPatience)
+	defer cancel()
+	admin, err := shared.admin(ctx)
+	if err != nil {
+		return nil
+	}
+	defer admin.Close()
+	names, err := list(ctx, admin)
+	if err != nil {
+		return nil
+	}
+	return names
 }
 
 // completeResource completes the two words that name a resource of `config`.

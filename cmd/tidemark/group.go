@@ -289,25 +289,3 @@ func explainedGroup(doing string, err error) error {
 	}
 	return explained(doing, err, "")
 }
-
-// completeGroups completes arguments with the groups of the broker, if one answers.
-func completeGroups(shared *clientFlags) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		parent := cmd.Context()
-		if parent == nil {
-			parent = context.Background()
-		}
-		ctx, cancel := context.WithTimeout(parent, completionPatience)
-		defer cancel()
-		admin, err := shared.admin(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer admin.Close()
-		groups, err := admin.ListGroups(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return groups.Groups(), cobra.ShellCompDirectiveNoFileComp
-	}
-}
