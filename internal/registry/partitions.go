@@ -39,38 +39,55 @@ type PartitionOutcome struct {
 	Current *meta.Partition // the value now, written or found; nil when there is none, or it is unreadable
 }
 
-// SetPartitions writes partitions by compare-and-set, up to 64 in one transaction, each independently of the others.
-// ErrDeposed: the guard does not hold, and the writes from there on did not happen. Any other error leaves the outcome
-// unknown.
+// SetPartitions writes partitions by compare-and-set, up to 64 in one transaction and several transactions under way, each
+// write independently of the others. The revision shows everything that was written. ErrDeposed: the guard does not hold
+// any more. On that and any other error the outcome of the writes without an outcome is unknown.
 func (c *Cluster) SetPartitions(ctx context.Context, guard Guard, writes []PartitionWrite) (outcomes []PartitionOutcome, revision int64, err error) {
-	outcomes = make([]PartitionOutcome, 0, len(writes))
-	for chunk := range slices.Chunk(writes, nestedMax) {
+	chunks := slices.Collect(slices.Chunk(writes, nestedMax))
+	results := make([]TxnResult, len(chunks))
+	err = inFlight(len(chunks), func(n int) error {
 		outer := Txn{Conds: []Cond{guard.cond}}
-		for i := range chunk {
-			w := &chunk[i]
-			key := partitionKey(w.Topic, w.Partition)
-			if err := checkPartition(key, &w.State); err != nil {
-				return outcomes, revision, err
-			}
-			nested := Txn{Conds: []Cond{HasVersion(key, w.Version)}, Then: []Op{Put(key, encode(&w.State))}, Else: []Op{Get(key)}}
-			for _, j := range w.Joining {
-				nested.Conds = append(nested.Conds, CreatedAt(liveKey(j.Broker), j.Epoch))
+		for i := range chunks[n] {
+			nested, err := writeOf(&chunks[n][i])
+			if err != nil {
+				return err
 			}
 			outer.Then = append(outer.Then, Nest(nested))
 		}
 		result, err := c.store.Txn(ctx, outer)
+		if err == nil && !result.Succeeded {
+			err = ErrDeposed
+		}
 		if err != nil {
-			return outcomes, revision, fmt.Errorf("write partitions: %w", err)
+			return fmt.Errorf("write partitions: %w", err)
 		}
+		results[n] = result
+		return nil
+	})
+	outcomes = make([]PartitionOutcome, 0, len(writes))
+	for n, result := range results {
 		if !result.Succeeded {
-			return outcomes, revision, fmt.Errorf("write partitions: %w", ErrDeposed)
+			break
 		}
-		revision = result.Revision
+		revision = max(revision, result.Revision)
 		for i, r := range result.Results {
-			outcomes = append(outcomes, c.outcome(&chunk[i], r.Txn))
+			outcomes = append(outcomes, c.outcome(&chunks[n][i], r.Txn))
 		}
 	}
-	return outcomes, revision, nil
+	return outcomes, revision, err
+}
+
+// writeOf is the nested transaction of one write.
+func writeOf(w *PartitionWrite) (Txn, error) {
+	key := partitionKey(w.Topic, w.Partition)
+	if err := checkPartition(key, &w.State); err != nil {
+		return Txn{}, err
+	}
+	nested := Txn{Conds: []Cond{HasVersion(key, w.Version)}, Then: []Op{Put(key, encode(&w.State))}, Else: []Op{Get(key)}}
+	for _, j := range w.Joining {
+		nested.Conds = append(nested.Conds, CreatedAt(liveKey(j.Broker), j.Epoch))
+	}
+	return nested, nil
 }
 
 func (c *Cluster) outcome(w *PartitionWrite, nested *TxnResult) PartitionOutcome {

@@ -14,6 +14,7 @@ const (
 	flatOps     = 100       // operations of a transaction without nested ones
 	txnBytesMax = 1_000_000 // of keys and values, below etcd's default limit of 1.5 MiB
 	pageEntries = 10_000    // entries of one page of a long read
+	inFlightMax = 16        // transactions of one call under way: one more would wait for the disk all the same
 )
 
 var (

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
 )
@@ -38,10 +41,15 @@ func (c *Cluster) CreateTopics(ctx context.Context, topics []NewTopic) ([]Outcom
 			return nil, fmt.Errorf("create topics: %w", err)
 		}
 		commits := make([]commitOp, len(todo))
-		for at, i := range todo {
-			if commits[at], err = c.stage(ctx, &topics[i], epochs[at]); err != nil {
-				return nil, fmt.Errorf("create topic %s: %w", topics[i].Name, err)
+		err = inFlight(len(todo), func(at int) (err error) {
+			t := &topics[todo[at]]
+			if commits[at], err = c.stage(ctx, t, epochs[at]); err != nil {
+				return fmt.Errorf("create topic %s: %w", t.Name, err)
 			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
 		again, err := c.commitNames(ctx, topics, todo, commits, outcomes)
 		if err != nil {
@@ -66,25 +74,25 @@ type commitOp struct {
 
 // lastEpochs reads what is kept of the names' earlier lives.
 func (c *Cluster) lastEpochs(ctx context.Context, topics []NewTopic, todo []int) ([]Entry, error) {
-	epochs := make([]Entry, 0, len(todo))
-	for chunk := range slices.Chunk(todo, flatOps) {
+	epochs := make([]Entry, len(todo))
+	err := inFlight((len(todo)+flatOps-1)/flatOps, func(n int) error {
+		first := n * flatOps
 		read := Txn{}
-		for _, i := range chunk {
+		for _, i := range todo[first:min(first+flatOps, len(todo))] {
 			read.Then = append(read.Then, Get(epochKey(topics[i].Name)))
 		}
 		result, err := c.store.Txn(ctx, read)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		for _, r := range result.Results {
-			entry := Entry{}
+		for at, r := range result.Results {
 			if r.Entry != nil {
-				entry = *r.Entry
+				epochs[first+at] = *r.Entry
 			}
-			epochs = append(epochs, entry)
 		}
-	}
-	return epochs, nil
+		return nil
+	})
+	return epochs, err
 }
 
 // stage builds a topic's commit. What does not fit into it is written before, under the id, where nobody looks until
@@ -120,46 +128,55 @@ func (c *Cluster) stage(ctx context.Context, t *NewTopic, last Entry) (commitOp,
 		commit.Then = append(ops, commit.Then...)
 		return commitOp{commit, bytesOf(commit.Then)}, nil
 	}
-	created := int64(0)
-	for batch := range batches(ops) {
-		txn := Txn{Then: batch}
-		if created != 0 {
-			// A collector may have taken the unfinished topic for a leftover.
-			txn.Conds = []Cond{CreatedAt(topicKey(t.ID), created)}
-		}
-		result, err := c.store.Txn(ctx, txn)
-		if err != nil {
-			return commitOp{}, err
-		}
-		if !result.Succeeded {
-			return commitOp{}, ErrConflict
-		}
-		if created == 0 {
-			created = result.Revision
-		}
+	staged := slices.Collect(batches(ops))
+	first, err := c.store.Txn(ctx, Txn{Then: staged[0]})
+	if err != nil {
+		return commitOp{}, err
 	}
-	commit.Conds = append(commit.Conds, CreatedAt(topicKey(t.ID), created))
+	// A collector may take the unfinished topic for a leftover.
+	created := CreatedAt(topicKey(t.ID), first.Revision)
+	err = inFlight(len(staged)-1, func(n int) error {
+		result, err := c.store.Txn(ctx, Txn{Conds: []Cond{created}, Then: staged[n+1]})
+		if err == nil && !result.Succeeded {
+			err = ErrConflict
+		}
+		return err
+	})
+	if err != nil {
+		return commitOp{}, err
+	}
+	commit.Conds = append(commit.Conds, created)
 	return commitOp{commit, bytesOf(commit.Then)}, nil
 }
 
 // commitNames runs the commits, many in one transaction. It returns the topics whose name's last epoch has changed
 // meanwhile: what was staged for them is taken back, and they are to be staged again.
 func (c *Cluster) commitNames(ctx context.Context, topics []NewTopic, todo []int, commits []commitOp, outcomes []Outcome) (again []int, err error) {
-	for start := 0; start < len(todo); {
-		end, size := start, 0
+	var starts []int // of the transactions, and where the last one ends
+	size := 0
+	for at := range commits {
+		if at == 0 || at-starts[len(starts)-1] == nestedMax || size+commits[at].bytes >= txnBytesMax {
+			starts, size = append(starts, at), 0
+		}
+		size += commits[at].bytes
+	}
+	starts = append(starts, len(commits))
+	results := make([]TxnResult, len(starts)-1)
+	err = inFlight(len(results), func(n int) (err error) {
 		outer := Txn{}
-		for end < len(todo) && end-start < nestedMax && (end == start || size+commits[end].bytes < txnBytesMax) {
-			outer.Then = append(outer.Then, Nest(commits[end].txn))
-			size += commits[end].bytes
-			end++
+		for at := starts[n]; at < starts[n+1]; at++ {
+			outer.Then = append(outer.Then, Nest(commits[at].txn))
 		}
-		result, err := c.store.Txn(ctx, outer)
-		if err != nil {
-			return nil, err
-		}
-		var leftovers []meta.TopicID
+		results[n], err = c.store.Txn(ctx, outer)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var leftovers []meta.TopicID
+	for n, result := range results {
 		for at, r := range result.Results {
-			i := todo[start+at]
+			i := todo[starts[n]+at]
 			switch {
 			case r.Txn.Succeeded:
 				outcomes[i] = Outcome{Revision: result.Revision}
@@ -171,12 +188,8 @@ func (c *Cluster) commitNames(ctx context.Context, topics []NewTopic, todo []int
 				leftovers = append(leftovers, topics[i].ID)
 			}
 		}
-		if err := c.dropStaged(ctx, leftovers); err != nil {
-			return nil, err
-		}
-		start = end
 	}
-	return again, nil
+	return again, c.dropStaged(ctx, leftovers)
 }
 
 // dropStaged takes back what was written for topics that were not committed.
@@ -219,17 +232,25 @@ func (c *Cluster) AddPartitions(ctx context.Context, id meta.TopicID, count int3
 	}
 	value.Partitions = count + int32(len(partitions))
 	ops = append(ops, Put(topicKey(id), encode(value))) // the last one, since it is the commit
-	for batch := range batches(ops) {
-		result, err := c.store.Txn(ctx, Txn{Conds: []Cond{ModifiedAt(topicKey(id), entry.Mod), Exists(nameKey(value.Name))}, Then: batch})
+	staged := slices.Collect(batches(ops))
+	conds := []Cond{ModifiedAt(topicKey(id), entry.Mod), Exists(nameKey(value.Name))}
+	write := func(n int) error {
+		result, err := c.store.Txn(ctx, Txn{Conds: conds, Then: staged[n]})
+		if err == nil && !result.Succeeded {
+			err = ErrConflict
+		}
 		if err != nil {
-			return 0, fmt.Errorf("add partitions: %w", err)
+			return fmt.Errorf("add partitions: %w", err)
 		}
-		if !result.Succeeded {
-			return 0, fmt.Errorf("add partitions: %w", ErrConflict)
+		if n == len(staged)-1 {
+			revision = result.Revision
 		}
-		revision = result.Revision
+		return nil
 	}
-	return revision, nil
+	if err := inFlight(len(staged)-1, write); err != nil {
+		return 0, err
+	}
+	return revision, write(len(staged) - 1)
 }
 
 // DeleteTopics deletes topics, each atomically: the name, all values and the configuration go in one transaction, which
@@ -411,4 +432,25 @@ func bytesOf(ops []Op) (n int) {
 		n += len(ops[i].key) + len(ops[i].value)
 	}
 	return n
+}
+
+// inFlight does n things, up to inFlightMax at a time, and waits for all that it began. After an error it begins no more,
+// and returns the first. The store syncs what it is sent meanwhile together, and the answers' ways overlap.
+func inFlight(n int, do func(int) error) error {
+	if n == 1 {
+		return do(0)
+	}
+	var group errgroup.Group
+	group.SetLimit(inFlightMax)
+	failed := atomic.Bool{}
+	for i := 0; i < n && !failed.Load(); i++ {
+		group.Go(func() error {
+			err := do(i)
+			if err != nil {
+				failed.Store(true)
+			}
+			return err
+		})
+	}
+	return group.Wait()
 }
