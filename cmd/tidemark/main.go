@@ -104,6 +104,7 @@ func newRoot(io streams) *cobra.Command {
 		newTopic(io, &shared),
 		newGroup(io, &shared),
 		newPartition(io, &shared),
+		newExplain(io, &shared),
 		newCluster(io, &shared),
 		newRegistry(io, &shared),
 		newProduce(io, &shared),

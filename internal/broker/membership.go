@@ -35,7 +35,8 @@ type membership struct {
 	broker       *Broker
 	registration atomic.Int64 // the present one; 0 before the first
 	registered   atomic.Pointer[registry.Registered]
-	intact       bool // the power was lost, but nothing that had been synced; owned by run
+	controller   atomic.Pointer[controller.Controller] // of the present registration; nil before the first
+	intact       bool                                  // the power was lost, but nothing that had been synced; owned by run
 }
 
 func newMembership(b *Broker) *membership { return &membership{broker: b} }
@@ -157,16 +158,24 @@ func (m *membership) term(ctx context.Context, me registry.Registered) error {
 	b := m.broker
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.cluster.KeepAlive(ctx, me.Lease, b.leaseLength()) })
-	group.Go(func() error {
-		return controller.New(controller.Config{
-			Cluster: b.cluster, Broker: b.config.BrokerID, Channel: controller.ChannelFunc(b.deliver), Keys: b.configs.Keys(),
-			Settings: b.configs.Lookup(emptyImage), Logger: b.logger, BalanceEvery: b.balanceEvery(),
-		}).Run(ctx, me)
+	c := controller.New(controller.Config{
+		Cluster: b.cluster, Broker: b.config.BrokerID, Channel: controller.ChannelFunc(b.deliver), Keys: b.configs.Keys(),
+		Settings: b.configs.Lookup(emptyImage), Logger: b.logger, BalanceEvery: b.balanceEvery(),
 	})
+	m.controller.Store(c)
+	group.Go(func() error { return c.Run(ctx, me) })
 	if _, several := b.config.self(); several {
 		group.Go(func() error { return newSentry(b, me).run(ctx) })
 	}
 	return group.Wait()
+}
+
+// governs tells what this broker knows of a partition as controller; false while it is not.
+func (m *membership) governs(tp meta.TopicIDPartition) (controller.Account, bool) {
+	if c := m.controller.Load(); c != nil {
+		return c.Account(tp)
+	}
+	return controller.Account{}, false
 }
 
 // deliver is the controller's channel: statements to this broker take no detour.

@@ -34,11 +34,11 @@ func (t *term) balance(ctx context.Context) error {
 }
 
 // unbalanced lists elections of preferred leaders that would succeed.
-func (t *term) unbalanced() []registry.PartitionWrite {
+func (t *term) unbalanced() []decided {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.newPlannerLocked(meta.NoBroker)
-	var writes []registry.PartitionWrite
+	var writes []decided
 	for id, topic := range t.mu.state.Topics {
 		for n := int32(0); n < topic.Count && t.mu.state.Committed(id); n++ {
 			tp := meta.TopicIDPartition{Topic: id, Partition: n}
@@ -47,7 +47,8 @@ func (t *term) unbalanced() []registry.PartitionWrite {
 				continue
 			}
 			if next, refusal := Elect(value, false, p.facts); refusal == nil {
-				writes = append(writes, registry.PartitionWrite{TopicIDPartition: tp, Version: value.Version, State: next})
+				write := registry.PartitionWrite{TopicIDPartition: tp, Version: value.Version, State: next}
+				writes = append(writes, decided{write, *value, []string{"leadership returns to the preferred replica"}})
 			}
 		}
 	}

@@ -38,8 +38,9 @@ type Config struct {
 
 // Controller takes part in the election, and governs while it holds the seat.
 type Controller struct {
-	config Config
-	logger *slog.Logger
+	config  Config
+	logger  *slog.Logger
+	journal journal
 }
 
 // New makes a controller; Run runs it.
@@ -100,7 +101,10 @@ func (c *Controller) round(ctx context.Context, me registry.Registered) error {
 	if state.Seat != seat {
 		return fmt.Errorf("govern: %w", registry.ErrDeposed)
 	}
-	return newTerm(c, seat, state).run(ctx)
+	t := newTerm(c, seat, state)
+	c.journal.begin(t)
+	defer c.journal.end()
+	return t.run(ctx)
 }
 
 // sleep waits, or until ctx ends.

@@ -33,6 +33,7 @@ type term struct {
 	logger   *slog.Logger
 	seat     registry.Seat
 	group    *errgroup.Group
+	journal  *journal
 
 	balanceEvery time.Duration // 0: leadership does not return to preferred replicas by itself
 
@@ -44,13 +45,15 @@ type term struct {
 		stops    map[meta.BrokerID]context.CancelFunc // of the senders
 		orphans  map[meta.TopicID]time.Time           // ids without a name, and since when
 		ends     map[meta.TopicIDPartition]copyEnds   // of partitions that wait for the longest copy
+
+		standings map[meta.BrokerID]standing // for the journal; nil before the first look
 	}
 }
 
 func newTerm(c *Controller, seat registry.Seat, state *registry.State) *term {
 	t := &term{
 		cluster: c.config.Cluster, channel: c.config.Channel, keys: c.config.Keys, settings: c.config.Settings,
-		logger: c.logger, seat: seat, balanceEvery: c.config.BalanceEvery,
+		logger: c.logger, seat: seat, balanceEvery: c.config.BalanceEvery, journal: &c.journal,
 	}
 	t.mu.state = state
 	t.mu.outboxes = make(map[meta.BrokerID]*outbox)
@@ -84,6 +87,7 @@ func (t *term) handle(ctx context.Context, fold func() *registry.Dirty) error {
 	deposed := t.mu.state.Seat != t.seat
 	if !deposed {
 		t.noteOrphansLocked(dirty)
+		t.noteBrokersLocked(dirty)
 		t.startSendersLocked(ctx)
 	}
 	writes := t.planLocked(dirty)
@@ -101,16 +105,22 @@ func (t *term) handle(ctx context.Context, fold func() *registry.Dirty) error {
 
 // commit writes decisions. It returns those that met another value, which the watch brings, and the revision that shows
 // the others.
-func (t *term) commit(ctx context.Context, writes []registry.PartitionWrite) (conflicts []meta.TopicIDPartition, revision int64, err error) {
-	if len(writes) == 0 {
+func (t *term) commit(ctx context.Context, decisions []decided) (conflicts []meta.TopicIDPartition, revision int64, err error) {
+	if len(decisions) == 0 {
 		return nil, 0, nil
+	}
+	writes := make([]registry.PartitionWrite, len(decisions))
+	for i := range decisions {
+		writes[i] = decisions[i].PartitionWrite
 	}
 	outcomes, revision, err := t.cluster.SetPartitions(ctx, registry.GuardSeat(t.seat), writes)
 	if err != nil {
 		return nil, 0, err
 	}
 	for i, o := range outcomes {
-		if errors.Is(o.Err, registry.ErrConflict) {
+		if o.Err == nil {
+			t.journal.decided(&decisions[i])
+		} else if errors.Is(o.Err, registry.ErrConflict) {
 			conflicts = append(conflicts, writes[i].TopicIDPartition)
 		}
 	}
@@ -118,7 +128,7 @@ func (t *term) commit(ctx context.Context, writes []registry.PartitionWrite) (co
 }
 
 // planLocked decides about every partition that a change may concern.
-func (t *term) planLocked(dirty *registry.Dirty) []registry.PartitionWrite {
+func (t *term) planLocked(dirty *registry.Dirty) []decided {
 	p := t.newPlannerLocked(meta.NoBroker)
 	if dirty.All || dirty.Defaults || len(dirty.Brokers) > 0 {
 		all := dirty.All || dirty.Defaults
@@ -149,7 +159,7 @@ type planner struct {
 	t       *term
 	facts   Facts
 	decided map[meta.TopicIDPartition]bool
-	writes  []registry.PartitionWrite
+	writes  []decided
 
 	topic  meta.TopicID // that MinISR and Flush of facts belong to
 	filled bool
@@ -198,7 +208,7 @@ func (p *planner) decide(tp meta.TopicIDPartition) {
 	}
 	p.t.logger.Debug("partition changes", slog.Any("topic", p.t.mu.state.Topics[tp.Topic].Name), slog.Any("partition", tp.Partition),
 		slog.Any("leader", next.Leader), slog.Any("epoch", next.LeaderEpoch), slog.Any("isr", next.ISR), slog.Any("because", reasons))
-	p.writes = append(p.writes, registry.PartitionWrite{TopicIDPartition: tp, Version: value.Version, State: next})
+	p.writes = append(p.writes, decided{registry.PartitionWrite{TopicIDPartition: tp, Version: value.Version, State: next}, *value, reasons})
 }
 
 // grow gives a partition of an internal topic the replicas that it lacks since it was created on fewer brokers (D15).

@@ -367,6 +367,7 @@ func (t *Table) drop(p meta.TopicIDPartition, reason error) {
 	t.mu.Unlock()
 	if found {
 		r.exclude(func() { r.close(reason) })
+		t.journal.forget(p)
 		t.roleChanged(r.topic, p)
 	}
 }

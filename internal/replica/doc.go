@@ -28,7 +28,7 @@
 // runs. No request and no replica has a goroutine or a timer; group commits are the logs' Syncer's.
 //
 // Locks, in order: the table's applying slot (held across the disk by Apply), then the fetchers' lock, then a lane's, the
-// table's or a replica's (moments), then the log's own, the metrics', or a Pending's (moments; never two of these). Nobody
+// table's or a replica's (moments), then the log's own, the metrics', the journal's, or a Pending's (moments; never two of these). Nobody
 // is called back, woken or answered under a lock, but for a lane that is told to look again. The log calls its hooks
 // without its lock.
 package replica

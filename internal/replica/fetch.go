@@ -170,6 +170,7 @@ func (r *Replica) answered(ctx context.Context, a Answer, records []byte) (pause
 	case errors.Is(err, ErrStorage) && !errors.Is(err, commitlog.ErrDiskFull) && r.log.Err() != nil:
 		r.fail(err)
 	case ctx.Err() == nil:
+		r.note(meta.EventFetchFailed, a.Leader, "broker %d did not append what it fetched from offset %d: %v", r.table.config.Broker, a.Offset, err)
 		r.table.logger.Warn("records of the leader were not appended; fetched again in a while", slog.String("topic", r.topic),
 			slog.Int("partition", int(r.partition)), slog.Int64("offset", a.Offset), slog.Any("err", err))
 	}

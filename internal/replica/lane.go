@@ -22,6 +22,9 @@ type lane struct {
 		replicas map[*Replica]struct{}
 		looks    map[*Replica]struct{} // whose position may have changed
 		cancel   context.CancelFunc    // of the fetch that is being waited for
+
+		failing      error // of the last fetch; nil if it was answered
+		failingSince time.Time
 	}
 
 	// Owned by the goroutine that runs the lane.
@@ -129,7 +132,12 @@ func (l *lane) round(ctx context.Context) bool {
 		l.failed(ctx, err, disturbed)
 		return true
 	}
-	l.pause = 0
+	if l.pause > 0 {
+		l.pause = 0
+		l.mu.Lock()
+		l.mu.failing = nil
+		l.mu.Unlock()
+	}
 	l.take(ctx, response)
 	return true
 }
@@ -191,6 +199,12 @@ func (l *lane) failed(ctx context.Context, err error, disturbed bool) {
 	if disturbed || errors.Is(err, ErrSession) || ctx.Err() != nil {
 		return
 	}
+	l.mu.Lock()
+	if l.mu.failing == nil {
+		l.mu.failingSince = time.Now()
+	}
+	l.mu.failing = err
+	l.mu.Unlock()
 	l.pause = l.longer(l.pause)
 	l.table.logger.Debug("fetch from a leader failed", slog.Int("broker", int(l.key.leader)), slog.Any("err", err))
 	l.idle(ctx, l.pause)
@@ -221,6 +235,10 @@ func (l *lane) take(ctx context.Context, response *FetchResponse) {
 		if q.replica.answered(ctx, a, p.Records) {
 			pause := l.longer(l.waits[q.replica].pause)
 			l.waits[q.replica] = retry{at: now.Add(pause), pause: pause}
+			if a.Err != nil && pause >= l.table.config.Fetch.Backoff/10 { // not the short while in which statements reach brokers
+				q.replica.note(meta.EventFetchFailed, a.Leader, "broker %d answered the fetch of broker %d from offset %d: %v",
+					a.Leader, l.table.config.Broker, a.Offset, a.Err)
+			}
 		} else {
 			delete(l.waits, q.replica)
 		}

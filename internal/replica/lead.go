@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,6 +33,9 @@ type FollowerRead struct {
 func (r *Replica) ReadForFollower(q FollowerRead) (ReadResult, error) {
 	result, err := r.readForFollower(&q)
 	r.traffic.fetched(err)
+	if err != nil && !errors.Is(err, ErrNotLeader) && !errors.Is(err, ErrUnknownEpoch) { // who is ahead of this broker's statements asks again
+		r.note(meta.EventFetchRefused, q.Broker, "the fetch of broker %d from offset %d in leader epoch %d was refused: %v", q.Broker, q.Offset, q.CurrentEpoch, err)
+	}
 	return result, err
 }
 

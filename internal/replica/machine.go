@@ -129,6 +129,8 @@ type Effects struct {
 	Follow       bool   // where to fetch from has changed: ask FetchFrom
 	Backoff      bool   // the answer helped nothing: fetch again after a while
 	RefuseFollow string // the replica stays out of sync and fetches no more in this epoch; why, for an alarm
+
+	Journal []meta.Event // what a person who asks why should read; also with Ignored. It is left out of String
 }
 
 // String lists what is set, for scripts.
@@ -171,11 +173,12 @@ func (m *Machine) RoleChanged(value meta.Partition, log LogState, checkpoint int
 		return Effects{Ignored: true}
 	}
 	var e Effects
-	before, beforeRole, first := m.value, m.role, !m.applied
+	before, beforeRole, first, change := m.value, m.role, !m.applied, m.leader.change
 	goesOn := m.GoesOn(&value)
 	m.value, m.applied = value, true
 	if goesOn {
 		m.adopt(&before, &e)
+		m.explainValue(&before, change, &e, now)
 		m.check()
 		return e
 	}
@@ -192,6 +195,9 @@ func (m *Machine) RoleChanged(value meta.Partition, log LogState, checkpoint int
 		m.lead(log, &before, &e, now)
 	} else {
 		m.follow(log, &e, follows{before: &before, role: beforeRole, first: first})
+	}
+	if !first { // what every replica hears when it is opened is no news
+		m.explainValue(&before, change, &e, now)
 	}
 	m.check()
 	return e

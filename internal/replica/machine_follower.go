@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tidemark-io/tidemark/internal/commitlog"
 	"github.com/tidemark-io/tidemark/internal/meta"
@@ -106,18 +107,22 @@ func (m *Machine) follow(log LogState, e *Effects, was follows) {
 	case m.value.Leader == meta.NoBroker:
 		m.follower.state = FollowerWaits
 	case m.lacks(TruncateToHigh) && m.written > m.high:
-		m.truncate(m.high, e)
+		m.truncate(m.high, "a mutant cuts at the high watermark", e)
 	case !known && m.written > m.high:
-		m.truncate(m.high, e)
+		m.truncate(m.high, "nothing is known of the epochs above its high watermark", e)
 	case known && last.Start >= m.written:
-		m.truncate(m.written, e) // an epoch that wrote nothing is not the leader's
+		m.truncate(m.written, "", e) // an epoch that wrote nothing is not the leader's
 	default:
 		m.follower.state = FollowerFetches
 		e.Sync = m.value.Flush && m.synced < m.written
 	}
 }
 
-func (m *Machine) truncate(to int64, e *Effects) {
+func (m *Machine) truncate(to int64, why string, e *Effects) {
+	if to < m.written {
+		e.note(time.Time{}, meta.EventTruncate, m.self, "broker %d cut its log at %d, from %d, to follow broker %d in epoch %d: %s",
+			m.self, to, m.written, m.value.Leader, m.value.LeaderEpoch, why)
+	}
 	m.follower.state = FollowerTruncates
 	e.Truncate, e.TruncateTo = true, to
 }
@@ -171,7 +176,7 @@ func (m *Machine) diverge(a Answer, epochs commitlog.Epochs, e *Effects) {
 	if m.lacks(TruncateOneRound) {
 		to = min(a.Diverging.End, m.written)
 	}
-	m.cut(to, epochs, e)
+	m.cut(to, fmt.Sprintf("in the leader's log epoch %d ends at %d", a.Diverging.Epoch, a.Diverging.End), epochs, e)
 }
 
 // outOfRange follows a leader whose log does not reach this one (E-47).
@@ -180,15 +185,16 @@ func (m *Machine) outOfRange(a Answer, epochs commitlog.Epochs, e *Effects) {
 	case a.LogStart > m.written:
 		m.follower.state = FollowerTruncates
 		e.StartOver, e.StartAt = true, a.LogStart
+		e.note(time.Time{}, meta.EventTruncate, m.self, "broker %d emptied its log, which ended at %d: the leader's starts at %d", m.self, m.written, a.LogStart)
 	case a.HighWatermark >= 0 && a.HighWatermark < m.written:
-		m.cut(max(a.HighWatermark, m.start), epochs, e)
+		m.cut(max(a.HighWatermark, m.start), fmt.Sprintf("the leader's log ends before it; its high watermark is %d", a.HighWatermark), epochs, e)
 	default:
 		e.Backoff = true
 	}
 }
 
 // cut truncates the log, unless what was committed would go that no unclean election has given up (D9).
-func (m *Machine) cut(to int64, epochs commitlog.Epochs, e *Effects) {
+func (m *Machine) cut(to int64, why string, epochs commitlog.Epochs, e *Effects) {
 	last, known := epochs.Latest()
 	if to >= m.written && (!known || last.Start < m.written) {
 		e.Backoff = true // an answer that changes nothing would come again
@@ -202,11 +208,12 @@ func (m *Machine) cut(to int64, epochs commitlog.Epochs, e *Effects) {
 			e.Follow = true
 			e.RefuseFollow = fmt.Sprintf("the leader's log ends at %d where this one was committed up to %d in epoch %d, and no unclean election since has given that up",
 				to, m.high, epoch)
+			e.note(time.Time{}, meta.EventNotFollowing, m.self, "broker %d does not follow broker %d in epoch %d: %s", m.self, m.value.Leader, m.value.LeaderEpoch, e.RefuseFollow)
 			return
 		}
 		e.Lost = m.high - to
 	}
-	m.truncate(to, e)
+	m.truncate(to, why, e)
 }
 
 // Truncated tells what is left of the log.

@@ -43,6 +43,7 @@ type progress struct {
 	current   bool  // the broker is live in that epoch
 	unproven  bool  // it came back in another life: a member counts once the value was read anew
 	holds     bool  // it caught up lately and will join: the high watermark waits for it
+	ignored   ignored
 	caughtUp  time.Time
 	fetched   time.Time // its last fetch, and the leader's end then
 	leaderEnd int64
@@ -56,7 +57,8 @@ type Change struct {
 	// epoch: the one in which it fetched (D8).
 	Joining []Joining
 
-	shrinks bool // for metrics
+	shrinks bool  // for metrics
+	leaving []Lag // for the journal
 }
 
 // Joining is a broker that enters an ISR on the strength of fetches that it sent in a broker epoch.
@@ -183,10 +185,10 @@ func (m *Machine) FollowerFetched(f FollowerFetch, now time.Time) Effects {
 		return Effects{Ignored: true}
 	case f.Diverges && !m.lacks(CountDiverging):
 		return Effects{Ignored: true}
-	case !f.Current:
-		return Effects{Ignored: true} // it may read, but it never counts (D6)
-	case f.BrokerEpoch < p.life:
-		return Effects{Ignored: true} // sent before the broker started anew
+	case !f.Current: // it may read, but it never counts (D6)
+		return m.ignore(p, &f, now)
+	case f.BrokerEpoch < p.life: // sent before the broker started anew
+		return m.ignore(p, &f, now)
 	}
 	var e Effects
 	if f.LeaderEnd > m.written { // readers see the log's end before the machine is told
@@ -201,7 +203,7 @@ func (m *Machine) FollowerFetched(f FollowerFetch, now time.Time) Effects {
 			p.caughtUp = now
 		}
 	}
-	p.life, p.current = f.BrokerEpoch, true
+	p.life, p.current, p.ignored = f.BrokerEpoch, true, counted
 	p.end, p.start = max(p.end, f.Offset), max(p.start, f.LogStart)
 	switch {
 	case f.Offset >= m.written:
@@ -274,6 +276,7 @@ func (m *Machine) ChangeDone(version int64, outcome Outcome, now time.Time) Effe
 	}
 	var e Effects
 	m.leader.notBefore = now.Add(changePause)
+	m.explainOutcome(c, outcome, &e, now)
 	if outcome == OutcomeUnknown && !m.lacks(ForgetUnknown) {
 		m.leader.unknown = true
 	} else {
@@ -425,6 +428,11 @@ func (m *Machine) proposeShrink(e *Effects, now time.Time) {
 		return
 	}
 	m.propose(e, slices.DeleteFunc(slices.Clone(m.value.ISR), lags), nil)
+	for _, id := range m.value.ISR {
+		if lags(id) {
+			m.leader.change.leaving = append(m.leader.change.leaving, m.lag(m.other(id), now))
+		}
+	}
 }
 
 func (m *Machine) propose(e *Effects, isr []meta.BrokerID, joining []Joining) {

@@ -16,13 +16,14 @@ import (
 // TestMachine runs the scripts of testdata/machine. A script drives one machine of broker 1 and prints every effect and,
 // after each event, the state. Followers may lag for 30 s.
 //
-//	role epoch=E version=V [leader=L] [replicas=(..)] [isr=(..)] [elr=(..)] [min=N] [unclean=E] [flush] [flushed] — a partition
+//	role epoch=E version=V [leader=L] [replicas=(..)] [isr=(..)] [elr=(..)] [last=(..)] [min=N] [unclean=E] [flush] [flushed] — a partition
 //	     value; the log's state is what earlier events made it, or log=(start,written,synced,epoch,start,...); checkpoint=HW
 //	appended|synced|start N, closed
 //	append acks=A [epoch=E], fetch epoch=E: what a request is told
 //	fetched broker=B life=L offset=N [epoch=E] [stale] [start=N]: a follower's fetch, by default in the present epoch
 //	brokers (B,LIFE,...): who is live; clock S: the time in seconds, with a tick; stalled
 //	change version=V refused|unknown; read version=V
+//	journal: what the events since the last one have for the journal, and how a leader sees the other replicas
 //	position
 //	answer offset=N [last=E] [epoch=E] [leader=L] [hw=N] [start=N] [records] [diverging=(epoch,end)] [err=fenced|range|other]
 //	truncated start end epoch start epoch start...; followed hw=N start=N
@@ -44,8 +45,11 @@ func TestMachine(t *testing.T) {
 			case "position":
 				p, ok := s.m.FetchFrom()
 				return fmt.Sprintf("%+v %t\n", p, ok)
+			case "journal":
+				return s.told()
 			}
 			e := s.event(t, d)
+			s.journal = append(s.journal, e.Journal...)
 			return fmt.Sprintf("%s\n-- %s\n", e, state(&s.m))
 		})
 	})
@@ -56,6 +60,21 @@ type script struct {
 	m      Machine
 	now    time.Time
 	epochs commitlog.Epochs
+
+	journal []meta.Event
+}
+
+// told is the journal since it was last asked for, and the standings.
+func (s *script) told() string {
+	var out strings.Builder
+	for _, e := range s.journal {
+		fmt.Fprintf(&out, "%s: %s\n", e.Kind, e.Why)
+	}
+	s.journal = nil
+	for _, o := range s.m.Standings(s.now) {
+		fmt.Fprintf(&out, "-- broker %d in-sync=%t end=%d %s\n", o.Broker, o.InSync, o.End, o.Why)
+	}
+	return out.String()
 }
 
 func (s *script) event(t *testing.T, d *datadriven.TestData) Effects {
@@ -212,6 +231,8 @@ func (s *script) role(t *testing.T, d *datadriven.TestData) Effects {
 			value.ISR = ids
 		case "elr":
 			value.ELR = ids
+		case "last":
+			value.LastKnownISR = ids
 		case "unclean":
 			value.UncleanEpoch = meta.Epoch(n)
 		case "flush":

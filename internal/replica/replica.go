@@ -129,7 +129,11 @@ func (r *Replica) enter(ctx context.Context, current meta.Epoch, acks int16, byt
 				r.mu.appends++
 				r.mu.appended += bytes
 			}
+			inSync, want := len(r.mu.machine.value.ISR), r.mu.machine.value.MinISRBound()
 			r.mu.Unlock()
+			if errors.Is(err, ErrNotEnoughReplicas) {
+				r.note(meta.EventMinISR, r.table.config.Broker, "acks=all is refused: %d in sync, min.insync.replicas demands %d", inSync, want)
+			}
 			return epoch, err
 		}
 		r.mu.Unlock()
@@ -318,6 +322,7 @@ func (r *Replica) syncedTo(end int64) {
 // fail takes the replica offline after its log failed: whoever waits is answered, and nothing is served until restart.
 func (r *Replica) fail(err error) {
 	if r.close(errors.Join(ErrStorage, err)) {
+		r.note(meta.EventOffline, r.table.config.Broker, "the log on broker %d failed: %v", r.table.config.Broker, err)
 		r.table.logger.Error("replica offline: its log failed",
 			slog.String("topic", r.topic), slog.Int("partition", int(r.partition)), slog.Any("err", err))
 		r.table.roleChanged(r.topic, meta.TopicIDPartition{Topic: r.id, Partition: r.partition})
@@ -359,6 +364,7 @@ type fired struct {
 	reread   bool     // or read
 	follow   bool     // where it fetches from has changed
 	start    int64    // its log's start is to be raised to this
+	journal  []meta.Event
 }
 
 type completion struct {
@@ -377,6 +383,9 @@ func (f *fired) run() {
 	if r == nil {
 		return
 	}
+	if len(f.journal) > 0 {
+		r.table.journal.note(r.name(), f.journal...)
+	}
 	if f.sync {
 		r.table.config.Logs.Syncer().Request(r.log)
 	}
@@ -393,6 +402,9 @@ func (f *fired) run() {
 
 // applyLocked does the effects of an event. Everything that calls out is put into fired.
 func (r *Replica) applyLocked(e Effects, fired *fired) {
+	if len(e.Journal) > 0 {
+		fired.replica, fired.journal = r, e.Journal
+	}
 	if e.Ignored {
 		return
 	}

@@ -62,6 +62,7 @@ type Table struct {
 	failing  chan struct{} // one slot: some log has failed
 	metrics  *metrics
 	fetchers *fetchers
+	journal  journal
 
 	brokers atomic.Pointer[map[meta.BrokerID]int64] // the broker epochs of those that are live
 
@@ -104,6 +105,7 @@ func NewTable(config Config) (*Table, error) {
 	t.mu.offline = make(map[meta.TopicIDPartition]offline)
 	t.metrics = newMetrics(t)
 	t.fetchers = newFetchers(t)
+	t.journal.since = time.Now()
 	t.brokers.Store(&map[meta.BrokerID]int64{})
 	config.Logs.SetHighWatermark(t.highWatermark)
 	if config.Registerer != nil {

@@ -46,6 +46,9 @@ func (s *Server) describeTopicPartitions(
 			break
 		}
 	}
+	if asksForAccounts(req) {
+		s.addAccounts(v.image, resp)
+	}
 	return resp, nil
 }
 

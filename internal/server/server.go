@@ -61,6 +61,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil means that they are kept but not shown.
 	Registerer prometheus.Registerer
+	// Governs tells what this broker knows of a partition as controller; false while it is not. Nil: never.
+	Governs func(meta.TopicIDPartition) (controller.Account, bool)
+
 	// Now is the clock for timestamps in answers; default time.Now.
 	Now func() time.Time
 
