@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,9 @@ type KafkaBroker struct {
 	Addr string // host:port to bootstrap from
 	Dir  string // its log directory
 
-	cmd *exec.Cmd
-	out *os.File
+	cmd   *exec.Cmd
+	out   *output
+	ended chan struct{} // closed when the process is gone
 }
 
 // startPatience bounds the start of Kafka.
@@ -68,34 +70,63 @@ share.coordinator.state.topic.min.isr=1
 			return nil, err
 		}
 	}
-	if b.out, err = os.Create(filepath.Join(home, "out")); err != nil {
+	file, err := os.Create(filepath.Join(home, "out"))
+	if err != nil {
 		return nil, err
 	}
+	b.out = &output{file: file, seen: make(chan struct{})}
 	b.cmd = k.java(context.Background(), []string{"-Xmx1g", "-Xms1g"}, "kafka.Kafka", config)
 	b.cmd.Stdout, b.cmd.Stderr = b.out, b.out
 	if err := b.cmd.Start(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, file.Close())
 	}
-	if err := b.awaitAnswer(); err != nil {
+	b.ended = make(chan struct{})
+	go func() {
+		defer close(b.ended)
+		defer file.Close()
+		_ = b.cmd.Wait() // its exit code after SIGTERM is 143
+	}()
+	if err := b.awaitStart(); err != nil {
 		return nil, fmt.Errorf("%w\n%s", errors.Join(err, b.Stop()), b.Log())
 	}
 	return b, nil
 }
 
-// awaitAnswer returns when the broker accepts a connection: it opens its listener last.
-func (b *KafkaBroker) awaitAnswer() error {
-	deadline := time.Now().Add(startPatience)
-	for time.Now().Before(deadline) {
-		conn, err := net.DialTimeout("tcp", b.Addr, time.Second)
-		if err == nil {
-			return conn.Close()
+// startedLine is what the broker logs when its listener is open: log4j2.properties lets the line through.
+const startedLine = "Kafka Server started"
+
+// output keeps what a broker prints in a file, and tells when startedLine was in it.
+type output struct {
+	file *os.File
+	last []byte        // the line that has no end yet
+	seen chan struct{} // closed with the first startedLine
+	done bool          // it is closed
+}
+
+// Write never cuts a line short: the line that counts may come in two pieces.
+func (o *output) Write(p []byte) (int, error) {
+	if !o.done {
+		o.last = append(o.last, p...)
+		if o.done = bytes.Contains(o.last, []byte(startedLine)); o.done {
+			close(o.seen)
 		}
-		if err := b.cmd.Process.Signal(syscall.Signal(0)); err != nil {
-			return fmt.Errorf("Apache Kafka ended: %w", err)
-		}
-		time.Sleep(20 * time.Millisecond)
+		o.last = o.last[bytes.LastIndexByte(o.last, '\n')+1:]
 	}
-	return fmt.Errorf("Apache Kafka does not answer at %s", b.Addr)
+	return o.file.Write(p)
+}
+
+// awaitStart returns when the broker has opened its listener, which it does last.
+func (b *KafkaBroker) awaitStart() error {
+	patience := time.NewTimer(startPatience)
+	defer patience.Stop()
+	select {
+	case <-b.out.seen:
+		return nil
+	case <-b.ended:
+		return errors.New("Apache Kafka ended before it had started")
+	case <-patience.C:
+		return fmt.Errorf("Apache Kafka has not started within %s", startPatience)
+	}
 }
 
 // PID is the broker's process id.
@@ -103,7 +134,7 @@ func (b *KafkaBroker) PID() int { return b.cmd.Process.Pid }
 
 // Log is what the broker printed so far.
 func (b *KafkaBroker) Log() string {
-	text, err := os.ReadFile(b.out.Name())
+	text, err := os.ReadFile(b.out.file.Name())
 	if err != nil {
 		return err.Error()
 	}
@@ -112,26 +143,19 @@ func (b *KafkaBroker) Log() string {
 
 // Stop sends SIGTERM and waits; a second call does nothing.
 func (b *KafkaBroker) Stop() error {
-	if b.cmd.ProcessState != nil {
-		return nil
-	}
-	defer b.out.Close()
-	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	kill := time.AfterFunc(30*time.Second, func() { _ = b.cmd.Process.Kill() })
 	defer kill.Stop()
-	_ = b.cmd.Wait() // its exit code after SIGTERM is 143
+	<-b.ended
 	return nil
 }
 
 // Kill is SIGKILL: no log is closed, and no mark of a clean shutdown is left.
 func (b *KafkaBroker) Kill() {
-	if b.cmd.ProcessState == nil {
-		_ = b.cmd.Process.Kill()
-		_ = b.cmd.Wait()
-		b.out.Close()
-	}
+	_ = b.cmd.Process.Kill()
+	<-b.ended
 }
 
 func freePorts(n int) ([]string, error) {

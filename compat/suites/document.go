@@ -20,7 +20,8 @@ func Document(dir string, exceptions []Exception) (string, error) {
 			return "", err
 		}
 		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", s.Name, s.Source, counts(tidemark), counts(kafka))
-		if sections := differing(s.Name, Differences(tidemark, kafka), exceptions) + shared(tidemark, kafka); sections != "" {
+		sections := differing(s.Name, Differences(tidemark, kafka), exceptions) + shared(tidemark, kafka) + passedAgain(tidemark, kafka)
+		if sections != "" {
 			fmt.Fprintf(&rest, "\n## %s\n%s", s.Name, sections)
 		}
 	}
@@ -28,9 +29,10 @@ func Document(dir string, exceptions []Exception) (string, error) {
 
 <!-- Made by "make compat" from compat/results and compat/suites/exceptions.json. Do not edit. -->
 
-Other people's test suites, run on a lone tidemark broker and on a lone Apache Kafka 4.4 broker with the same settings. A
-test that failed ran once more on the same broker, and counts as it ended then. "make compat" repeats all of it,
-"make compat SUITE=name" one line.
+Other people's test suites, run on a lone tidemark broker and on a lone Apache Kafka 4.4 broker with the same settings. Each
+number is of one run of the whole suite by the runner. A test that failed in it was run again at once, alone, on the same
+broker, because tests have limits of time that a busy machine makes them miss; one that passed then counts as passed, is
+counted in brackets too, and is named below the table. "make compat" repeats all of it, "make compat SUITE=name" one line.
 
 | suite | source | tidemark: passed, failed, skipped | Apache Kafka: passed, failed, skipped |
 |---|---|---|---|
@@ -41,7 +43,30 @@ func counts(run *Run) string {
 	if run == nil {
 		return "not run"
 	}
-	return fmt.Sprintf("%d, %d, %d", run.Count(Passed), run.Count(Failed), run.Count(Skipped))
+	passed := fmt.Sprint(run.Count(Passed))
+	if again := len(run.Again()); again > 0 {
+		passed += fmt.Sprintf(" (%d again)", again)
+	}
+	return fmt.Sprintf("%s, %d, %d", passed, run.Count(Failed), run.Count(Skipped))
+}
+
+// passedAgain lists the tests that passed only when they were run again alone.
+func passedAgain(tidemark, kafka *Run) string {
+	var out strings.Builder
+	for _, on := range []struct {
+		name string
+		run  *Run
+	}{{"tidemark", tidemark}, {"Apache Kafka", kafka}} {
+		if on.run == nil || len(on.run.Again()) == 0 {
+			continue
+		}
+		var tests []string
+		for _, test := range on.run.Again() {
+			tests = append(tests, code(test))
+		}
+		fmt.Fprintf(&out, "\nFailed first and passed again alone, on %s: %s.\n", on.name, strings.Join(tests, ", "))
+	}
+	return out.String()
 }
 
 // differing lists the tests that end differently, those with one explanation in one line.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // Run is what one suite did on one broker: a file of results.
@@ -29,6 +28,17 @@ func (r *Run) Count(status Status) int {
 		}
 	}
 	return n
+}
+
+// Again names the tests that passed only when they were run again alone.
+func (r *Run) Again() []string {
+	var tests []string
+	for _, result := range r.Results {
+		if result.PassedAgain {
+			tests = append(tests, result.Test)
+		}
+	}
+	return tests
 }
 
 // Status is how a test ended; "" says that it did not run. One line of what was skipped may stand for many tests.
@@ -78,60 +88,4 @@ func Load(path string) (*Run, error) {
 		return nil, fmt.Errorf("read results %s: %w", path, err)
 	}
 	return run, nil
-}
-
-// Exception explains why tests end differently on the two brokers.
-type Exception struct {
-	Suite  string `json:"suite"`
-	Test   string `json:"test"` // a name that ends in * stands for every name that begins so
-	Reason string `json:"reason"`
-	// Skip keeps the tests from running on tidemark: without what is not served yet they do not fail but wait for ever.
-	Skip bool `json:"skip,omitempty"`
-}
-
-// LoadExceptions reads exceptions.json.
-func LoadExceptions(path string) ([]Exception, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	var out []Exception
-	if err := json.Unmarshal(text, &out); err != nil {
-		return nil, fmt.Errorf("read exceptions %s: %w", path, err)
-	}
-	return out, nil
-}
-
-// Difference is a test that does not end on tidemark as it does on Kafka.
-type Difference struct {
-	Test            string
-	Tidemark, Kafka Status // "" says that the test did not run: its parent ended before
-}
-
-// Differences compares two runs of a suite. Without both there is none.
-func Differences(tidemark, kafka *Run) []Difference {
-	if tidemark == nil || kafka == nil {
-		return nil
-	}
-	var tests []string
-	for _, r := range append(slices.Clone(tidemark.Results), kafka.Results...) {
-		if !strings.HasSuffix(r.Test, "*") {
-			tests = append(tests, r.Test)
-		}
-	}
-	slices.Sort(tests)
-	var out []Difference
-	for _, test := range slices.Compact(tests) {
-		if d := (Difference{test, tidemark.Status(test), kafka.Status(test)}); d.Tidemark != d.Kafka {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
-// Unexplained are the differences that no exception covers.
-func Unexplained(suite string, differences []Difference, exceptions []Exception) []Difference {
-	return slices.DeleteFunc(slices.Clone(differences), func(d Difference) bool {
-		return slices.ContainsFunc(exceptions, func(e Exception) bool { return e.Suite == suite && covers(e.Test, d.Test) })
-	})
 }

@@ -15,15 +15,16 @@ import (
 	"github.com/tidemark-io/tidemark/compat"
 )
 
-// runTimeout bounds one suite on one broker.
-const runTimeout = 20 * time.Minute
+// runTimeout bounds one suite on one broker, and againTimeout each test of it that is run again.
+const (
+	runTimeout   = 20 * time.Minute
+	againTimeout = 3 * time.Minute
+)
 
-// secondRun is the detail of a test that failed once and passed when it was run again on the same broker.
-const secondRun = "on the second run"
-
-// Execute starts a broker of this kind, runs the suite on it, runs what failed once more on the same broker, and returns
-// the results in the order of their names. With only, just those tests run; exceptions may keep tests from running on
-// tidemark. What the suite and the broker print goes to log.
+// Execute starts a broker of this kind, runs the suite on it, runs each test that failed again alone on the same broker,
+// and returns the results in the order of their names. With only, just those tests run; exceptions may keep tests from
+// running on tidemark, and none may say of an API that it is not served when it is. What the suite and the broker print
+// goes to log.
 func Execute(ctx context.Context, s Suite, peer Peer, dir string, only []string, exceptions []Exception, log io.Writer) (results []Result, err error) {
 	home, err := os.MkdirTemp("", "compat-"+s.Name+"-")
 	if err != nil {
@@ -40,6 +41,15 @@ func Execute(ctx context.Context, s Suite, peer Peer, dir string, only []string,
 			err = fmt.Errorf("stop %s: %w", peer, stopErr)
 		}
 	}()
+	if peer == Tidemark {
+		served, err := servedAPIs(ctx, broker.addr)
+		if err != nil {
+			return nil, err
+		}
+		if err := stale(s.Name, exceptions, served); err != nil {
+			return nil, err
+		}
+	}
 	skip := maps.Clone(s.Skip)
 	for _, e := range exceptions {
 		if e.Skip && e.Suite == s.Name && peer == Tidemark {
@@ -50,12 +60,12 @@ func Execute(ctx context.Context, s Suite, peer Peer, dir string, only []string,
 		}
 	}
 	stage := &Stage{Dir: dir, Addr: broker.addr, Peer: peer, Only: only, Skip: skip, Log: log, Timeout: runTimeout}
-	ctx, cancel := context.WithTimeout(ctx, runTimeout+time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 2*runTimeout)
 	defer cancel()
 	if results, err = s.Run(ctx, stage); err != nil {
 		return nil, err
 	}
-	if err := again(ctx, s, stage, results); err != nil {
+	if results, err = again(ctx, s, stage, results); err != nil {
 		return nil, err
 	}
 	if only == nil {
@@ -71,30 +81,46 @@ func Execute(ctx context.Context, s Suite, peer Peer, dir string, only []string,
 	return results, nil
 }
 
-// again runs the tests that failed once more, and takes over what passes then.
-func again(ctx context.Context, s Suite, stage *Stage, results []Result) error {
-	second := *stage
-	second.Only = nil
-	for _, r := range results {
-		if r.Status == Failed {
-			second.Only = append(second.Only, r.Test)
+// again runs each test that failed once more, alone, and returns the results with those that pass then. A test has limits
+// of its own, which a busy machine or the tests beside it may make it miss; one that fails twice has failed.
+func again(ctx context.Context, s Suite, stage *Stage, results []Result) ([]Result, error) {
+	merged := slices.Clone(results)
+	for _, first := range results {
+		if first.Status != Failed {
+			continue
+		}
+		second := *stage
+		second.Only, second.Timeout = []string{first.Test}, againTimeout
+		fmt.Fprintf(stage.Log, "\n--- again, alone: %s\n", first.Test)
+		rerun, err := s.Run(ctx, &second)
+		if err != nil {
+			return nil, fmt.Errorf("run %s again: %w", first.Test, err)
+		}
+		merged = takeOver(merged, first, rerun)
+	}
+	return merged, nil
+}
+
+// takeOver replaces the result of a test that failed by what it was when it was run again, if all of it passed then. A test
+// that failed as a whole may have parts that did not run before.
+func takeOver(results []Result, first Result, rerun []Result) []Result {
+	failed := func(r Result) bool { return r.Status == Failed }
+	passed := func(r Result) bool { return r.Status == Passed }
+	if slices.ContainsFunc(rerun, failed) || !slices.ContainsFunc(rerun, passed) {
+		return results
+	}
+	results = slices.DeleteFunc(results, func(r Result) bool { return r.Test == first.Test })
+	for _, r := range rerun {
+		if r.Status == Passed {
+			r.PassedAgain, r.Detail = true, first.Detail
+		}
+		if i := slices.IndexFunc(results, func(known Result) bool { return known.Test == r.Test }); i < 0 {
+			results = append(results, r)
+		} else if results[i].Status == Passed {
+			results[i].PassedAgain, results[i].Detail = true, first.Detail
 		}
 	}
-	if second.Only == nil {
-		return nil
-	}
-	fmt.Fprintf(stage.Log, "\n--- once more: %s\n", strings.Join(second.Only, " "))
-	rerun, err := s.Run(ctx, &second)
-	if err != nil {
-		return fmt.Errorf("run failed tests once more: %w", err)
-	}
-	for i := range results {
-		passed := func(r Result) bool { return r.Test == results[i].Test && r.Status == Passed }
-		if results[i].Status == Failed && slices.ContainsFunc(rerun, passed) {
-			results[i].Status, results[i].Detail = Passed, secondRun
-		}
-	}
-	return nil
+	return results
 }
 
 // skipped reports whether a Skip list covers the test.

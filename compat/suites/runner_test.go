@@ -4,45 +4,66 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 )
 
-// TestFailedTestsRunOnceMore holds the retry to its rule: what failed, and nothing else, runs once more on the same broker.
-func TestFailedTestsRunOnceMore(t *testing.T) {
+// TestFailedTestsRunAgainAlone holds the second chance to its rule: what failed, and nothing else, runs again by itself, once,
+// and the result says so.
+func TestFailedTestsRunAgainAlone(t *testing.T) {
 	var runs [][]string
 	s := Suite{Run: func(_ context.Context, s *Stage) ([]Result, error) {
 		runs = append(runs, s.Only)
-		return []Result{{Test: "flaky", Status: Passed}, {Test: "broken", Status: Failed, Detail: "still"}}, nil
+		switch s.Only[0] {
+		case "broken":
+			return []Result{{Test: "broken", Status: Failed, Detail: "still"}}, nil
+		case "parent":
+			return []Result{{Test: "parent/known", Status: Passed}, {Test: "parent/new", Status: Passed}, {Test: "parent/no", Status: Skipped}}, nil
+		default:
+			return []Result{{Test: s.Only[0], Status: Passed}}, nil
+		}
 	}}
 	results := []Result{
 		{Test: "broken", Status: Failed, Detail: "at first"},
 		{Test: "fine", Status: Passed},
-		{Test: "flaky", Status: Failed},
+		{Test: "flaky", Status: Failed, Detail: "too slow"},
+		{Test: "parent", Status: Failed, Detail: "its program ended"},
+		{Test: "parent/known", Status: Passed},
 	}
-	if err := again(t.Context(), s, &Stage{Log: io.Discard}, results); err != nil {
+	got, err := again(t.Context(), s, &Stage{Log: io.Discard}, results)
+	if err != nil {
 		t.Fatal(err)
 	}
+	slices.SortFunc(got, func(a, b Result) int { return strings.Compare(a.Test, b.Test) })
 	want := []Result{
 		{Test: "broken", Status: Failed, Detail: "at first"},
 		{Test: "fine", Status: Passed},
-		{Test: "flaky", Status: Passed, Detail: secondRun},
+		{Test: "flaky", Status: Passed, Detail: "too slow", PassedAgain: true},
+		{Test: "parent/known", Status: Passed, Detail: "its program ended", PassedAgain: true},
+		{Test: "parent/new", Status: Passed, Detail: "its program ended", PassedAgain: true},
+		{Test: "parent/no", Status: Skipped},
 	}
-	if !slices.Equal(results, want) {
-		t.Errorf("got %+v, want %+v", results, want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
 	}
-	if len(runs) != 1 || !slices.Equal(runs[0], []string{"broken", "flaky"}) {
-		t.Errorf("ran %q, want the two that failed, once", runs)
+	if want := [][]string{{"broken"}, {"flaky"}, {"parent"}}; !slices.EqualFunc(runs, want, slices.Equal) {
+		t.Errorf("ran %q, want %q", runs, want)
 	}
 }
 
-// TestNothingRunsAgainWhenAllPassed: an empty list of tests would mean all of them.
-func TestNothingRunsAgainWhenAllPassed(t *testing.T) {
-	s := Suite{Run: func(context.Context, *Stage) ([]Result, error) {
-		t.Error("the suite ran again")
-		return nil, nil
-	}}
-	if err := again(t.Context(), s, &Stage{Log: io.Discard}, []Result{{Test: "fine", Status: Passed}}); err != nil {
-		t.Fatal(err)
+// TestStaleExceptions: once an API is served, no exception may say that it is not.
+func TestStaleExceptions(t *testing.T) {
+	exceptions := []Exception{
+		{Suite: "s", Test: "Txn*", Reason: "not served yet: transactions", API: "AddPartitionsToTxn", Skip: true},
+		{Suite: "s", Test: "Slow", Reason: "the other is slower"},
+		{Suite: "other", Test: "Quota", Reason: "not served yet: quotas", API: "DescribeClientQuotas"},
+	}
+	if err := stale("s", exceptions, []string{"Produce", "DescribeClientQuotas"}); err != nil {
+		t.Errorf("nothing of this suite is served that should not be: %v", err)
+	}
+	err := stale("s", exceptions, []string{"AddPartitionsToTxn"})
+	if err == nil || !strings.Contains(err.Error(), "Txn*") || !strings.Contains(err.Error(), "AddPartitionsToTxn") {
+		t.Errorf("got %v, want the test and the API", err)
 	}
 }
 

@@ -61,10 +61,13 @@ const (
 
 // Result is one test of a suite.
 type Result struct {
-	Test   string        `json:"test"`
-	Status Status        `json:"status"`
-	Detail string        `json:"detail,omitempty"` // the last lines of a failure, or the reason to skip
-	Took   time.Duration `json:"-"`                // not kept: it would differ from run to run
+	Test   string `json:"test"`
+	Status Status `json:"status"`
+	Detail string `json:"detail,omitempty"` // the last lines of a failure, or the reason to skip
+	// PassedAgain says that the test failed in the run of the whole suite, as Detail has it, and passed when it was run
+	// again alone.
+	PassedAgain bool          `json:"passed_again,omitempty"`
+	Took        time.Duration `json:"-"` // not kept: it would differ from run to run
 }
 
 // All lists the suites in the order in which they run.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/tidemark-io/tidemark/compat"
 )
 
@@ -48,31 +50,46 @@ func TestDocumentIsWhatTheResultsSay(t *testing.T) {
 
 // TestEveryDifferenceHasAReason and every reason a difference: an explanation that explains nothing has to go.
 func TestEveryDifferenceHasAReason(t *testing.T) {
-	dir, exceptions := filepath.Join(mustRoot(t), "compat", "results"), mustExceptions(t)
-	used := make([]bool, len(exceptions))
+	if err := Problems(filepath.Join(mustRoot(t), "compat", "results"), mustExceptions(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestExceptionsNameWhatIsNotServed asks a broker for the APIs of which an exception says that they are not served.
+func TestExceptionsNameWhatIsNotServed(t *testing.T) {
+	broker, err := compat.StartBroker(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := broker.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	served, err := servedAPIs(t.Context(), broker.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exceptions := mustExceptions(t)
 	for _, s := range All() {
-		tidemark, err := Load(Path(dir, s.Name, Tidemark))
-		if err != nil {
-			t.Fatal(err)
-		}
-		kafka, err := Load(Path(dir, s.Name, Kafka))
-		if err != nil {
-			t.Fatal(err)
-		}
-		differences := Differences(tidemark, kafka)
-		for _, d := range Unexplained(s.Name, differences, exceptions) {
-			t.Errorf("%s %s: %s on tidemark, %s on Kafka, and no reason", s.Name, d.Test, orAbsent(d.Tidemark), orAbsent(d.Kafka))
-		}
-		for i, e := range exceptions {
-			covered := func(d Difference) bool { return covers(e.Test, d.Test) }
-			used[i] = used[i] || e.Suite == s.Name && slices.ContainsFunc(differences, covered)
+		if err := stale(s.Name, exceptions, served); err != nil {
+			t.Errorf("%s: %v", s.Name, err)
 		}
 	}
-	for i, e := range exceptions {
-		if e.Reason == "" || !used[i] {
-			t.Errorf("the exception for %s %s explains no difference, or not why", e.Suite, e.Test)
+	for _, e := range exceptions {
+		if e.API != "" && !slices.Contains(kafkaAPIs(), e.API) {
+			t.Errorf("the exception for %s %s: Kafka has no API called %q", e.Suite, e.Test, e.API)
 		}
 	}
+}
+
+// kafkaAPIs are the names of all APIs.
+func kafkaAPIs() []string {
+	var names []string
+	for key := range int16(kmsg.MaxKey + 1) {
+		names = append(names, kmsg.NameForKey(key))
+	}
+	return names
 }
 
 // TestResultsBelongToSuites finds files that a renamed suite, or a new version of one, left behind.

@@ -201,8 +201,8 @@ func runOne(ctx context.Context, s suites.Suite, peer suites.Peer, only string, 
 	if err := json.NewDecoder(file).Decode(&result.Results); err != nil {
 		return err
 	}
-	fmt.Printf("%-16s %-9s %4d passed %4d failed %4d skipped  %4d s\n", s.Name, peer, result.Count(suites.Passed),
-		result.Count(suites.Failed), result.Count(suites.Skipped), int(time.Since(started).Seconds()))
+	fmt.Printf("%-26s %-9s %4d passed (%d again) %4d failed %4d skipped  %4d s\n", s.Name, peer, result.Count(suites.Passed),
+		len(result.Again()), result.Count(suites.Failed), result.Count(suites.Skipped), int(time.Since(started).Seconds()))
 	if only == "" {
 		root, err := compat.Root()
 		if err != nil {
@@ -287,7 +287,7 @@ func loadExceptions() ([]suites.Exception, error) {
 	return suites.LoadExceptions(filepath.Join(root, "compat", "suites", "exceptions.json"))
 }
 
-// document makes docs/compatibility.md.
+// document makes docs/compatibility.md, and is an error if the results and exceptions.json do not go together.
 func document() error {
 	root, err := compat.Root()
 	if err != nil {
@@ -297,9 +297,13 @@ func document() error {
 	if err != nil {
 		return err
 	}
-	text, err := suites.Document(filepath.Join(root, "compat", "results"), exceptions)
+	results := filepath.Join(root, "compat", "results")
+	text, err := suites.Document(results, exceptions)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(root, "docs", "compatibility.md"), []byte(text), 0o644)
+	if err := os.WriteFile(filepath.Join(root, "docs", "compatibility.md"), []byte(text), 0o644); err != nil {
+		return err
+	}
+	return suites.Problems(results, exceptions)
 }
