@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -81,11 +84,14 @@ type registryStatus struct {
 	Leader int32 `json:"leader"` // -1 for none
 	Voters int   `json:"voters"`
 	Wanted int   `json:"wanted"` // how many shall vote, by the list of brokers
+
+	// Away are the voters whose brokers do not answer: they vote on nothing until they are back.
+	Away []int32 `json:"away"`
 }
 
 type brokerStatus struct {
 	ID       int32  `json:"id"`
-	State    string `json:"state"` // "live", "fenced" or "missing"
+	State    string `json:"state"` // "live", "silent" (registered, but it does not answer), "fenced" or "missing"
 	Address  string `json:"address,omitempty"`
 	Rack     string `json:"rack,omitempty"`
 	Leads    int    `json:"leads"`
@@ -93,7 +99,8 @@ type brokerStatus struct {
 	InSync   int    `json:"in_sync"`
 }
 
-// statusOf asks the broker that answers for everything that the status shows.
+// statusOf asks for everything that the status shows. It does without the brokers that do not answer, the controller too:
+// that is when somebody wants to know.
 func statusOf(ctx context.Context, cl *kgo.Client) (*clusterStatus, error) {
 	req := kmsg.NewPtrDescribeClusterRequest()
 	req.IncludeFencedBrokers = true
@@ -104,14 +111,9 @@ func statusOf(ctx context.Context, cl *kgo.Client) (*clusterStatus, error) {
 	if err != nil {
 		return nil, fmt.Errorf("describe the cluster: %w", err)
 	}
-	admin := kadm.NewClient(cl)
-	topics, err := admin.ListTopicsWithInternal(ctx)
+	topics, err := kadm.NewClient(cl).ListTopicsWithInternal(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list topics: %w", err)
-	}
-	moves, err := kmsg.NewPtrListPartitionReassignmentsRequest().RequestWith(ctx, cl)
-	if err != nil {
-		return nil, fmt.Errorf("list reassignments: %w", err)
 	}
 	s := &clusterStatus{Cluster: described.ClusterID, Controller: described.ControllerID, Topics: len(topics)}
 	brokers := make(map[int32]*brokerStatus)
@@ -126,34 +128,12 @@ func statusOf(ctx context.Context, cl *kgo.Client) (*clusterStatus, error) {
 		}
 		brokers[b.NodeID] = status
 	}
-	listed, wanted, err := listedBrokers(ctx, admin, described.ControllerID)
+	hearBrokers(ctx, cl, brokers)
+	err = s.ask(ctx, cl, brokers, func(ctx context.Context, id int32, witness *kgo.Broker) error {
+		return s.hear(ctx, id, witness, topics, brokers)
+	})
 	if err != nil {
 		return nil, err
-	}
-	if s.Registry, err = registryOf(ctx, cl, wanted); err != nil {
-		return nil, err
-	}
-	for _, id := range listed {
-		if brokers[id] == nil {
-			brokers[id] = &brokerStatus{ID: id, State: "missing"}
-		}
-	}
-	minISR, err := s.count(ctx, admin, topics, brokers)
-	if err != nil {
-		return nil, err
-	}
-	for _, topic := range topics.Sorted() {
-		for _, p := range topic.Partitions.Sorted() {
-			name := fmt.Sprintf("%s-%d", p.Topic, p.Partition)
-			if len(p.ISR) < min(minISR[p.Topic], len(p.Replicas)) {
-				s.UnderMinISR = append(s.UnderMinISR, name)
-			}
-		}
-	}
-	for i := range moves.Topics {
-		for _, p := range moves.Topics[i].Partitions {
-			s.Moving = append(s.Moving, fmt.Sprintf("%s-%d", moves.Topics[i].Topic, p.Partition))
-		}
 	}
 	for _, b := range brokers {
 		s.Brokers = append(s.Brokers, *b)
@@ -163,43 +143,143 @@ func statusOf(ctx context.Context, cl *kgo.Client) (*clusterStatus, error) {
 	return s, nil
 }
 
+// answerPatience bounds the wait for one broker's answers.
+const answerPatience = 5 * time.Second
+
+// hearBrokers asks each live broker for a sign of life, and calls those that give none silent.
+func hearBrokers(ctx context.Context, cl *kgo.Client, brokers map[int32]*brokerStatus) {
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	var asked sync.WaitGroup
+	for id, b := range brokers {
+		asked.Go(func() {
+			if _, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, cl.Broker(int(id))); err != nil && b.State == "live" {
+				b.State = "silent"
+			}
+		})
+	}
+	asked.Wait()
+}
+
+// ask has one live broker after the other, the controller first, tell what any of them can, until one has done so.
+func (s *clusterStatus) ask(ctx context.Context, cl *kgo.Client, brokers map[int32]*brokerStatus, tell func(context.Context, int32, *kgo.Broker) error) error {
+	var live []int32
+	for _, id := range slices.Sorted(maps.Keys(brokers)) {
+		if brokers[id].State == "live" {
+			live = append(live, id)
+		}
+	}
+	if at := slices.Index(live, s.Controller); at > 0 {
+		live[0], live[at] = live[at], live[0]
+	}
+	err := errors.New("none of the brokers that are listed answers")
+	for _, id := range live {
+		asking, cancel := context.WithTimeout(ctx, answerPatience)
+		err = tell(asking, id, cl.Broker(int(id)))
+		cancel()
+		if err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// hear takes down what one broker tells beside the list of brokers and topics.
+func (s *clusterStatus) hear(ctx context.Context, id int32, witness *kgo.Broker, topics kadm.TopicDetails, brokers map[int32]*brokerStatus) error {
+	listed, wanted, err := listedBrokers(ctx, id, witness)
+	if err != nil {
+		return err
+	}
+	for _, id := range listed {
+		if brokers[id] == nil {
+			brokers[id] = &brokerStatus{ID: id, State: "missing"}
+		}
+	}
+	if s.Registry, err = registryOf(ctx, witness, wanted, brokers); err != nil {
+		return err
+	}
+	moves, err := kmsg.NewPtrListPartitionReassignmentsRequest().RequestWith(ctx, witness)
+	if err == nil {
+		err = kerr.ErrorForCode(moves.ErrorCode)
+	}
+	if err != nil {
+		return fmt.Errorf("list reassignments: %w", err)
+	}
+	s.Moving = nil
+	for i := range moves.Topics {
+		for _, p := range moves.Topics[i].Partitions {
+			s.Moving = append(s.Moving, fmt.Sprintf("%s-%d", moves.Topics[i].Topic, p.Partition))
+		}
+	}
+	minISR, err := minInsync(ctx, witness, topics)
+	if err != nil {
+		return err
+	}
+	s.count(topics, minISR, brokers)
+	return nil
+}
+
 // registryMembersKey is the key that says how many brokers embed a member of the registry.
 const registryMembersKey = "registry.members"
 
-// listedBrokers are the brokers that the cluster is to have, as the controller was started with them, and how many members
-// of its registry shall vote.
-func listedBrokers(ctx context.Context, admin *kadm.Client, controller int32) (ids []int32, voters int, err error) {
-	configs, err := admin.DescribeBrokerConfigs(ctx, controller)
+// listedBrokers are the brokers that the cluster is to have, as the broker that is asked was started with them, and how many
+// members of its registry shall vote.
+func listedBrokers(ctx context.Context, id int32, witness *kgo.Broker) (ids []int32, voters int, err error) {
+	settings, err := settingsOf(ctx, witness, kmsg.ConfigResourceTypeBroker, []string{strconv.Itoa(int(id))}, broker.ClusterKey, registryMembersKey)
 	if err != nil {
-		return nil, 0, fmt.Errorf("describe settings of broker %d: %w", controller, err)
+		return nil, 0, fmt.Errorf("describe settings of broker %d: %w", id, err)
 	}
-	settings := make(map[string]string)
-	for _, resource := range configs {
-		for _, c := range resource.Configs {
-			settings[c.Key] = c.MaybeValue()
-		}
-	}
-	for _, item := range meta.SplitList(settings[broker.ClusterKey]) {
+	own := settings[strconv.Itoa(int(id))]
+	for _, item := range meta.SplitList(own[broker.ClusterKey]) {
 		number, _, _ := strings.Cut(item, "@")
 		if id, err := strconv.ParseInt(number, 10, 32); err == nil {
 			ids = append(ids, int32(id))
 		}
 	}
-	most, err := strconv.Atoi(settings[registryMembersKey])
+	most, err := strconv.Atoi(own[registryMembersKey])
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s of broker %d is %q: want a number", registryMembersKey, controller, settings[registryMembersKey])
+		return nil, 0, fmt.Errorf("%s of broker %d is %q: want a number", registryMembersKey, id, own[registryMembersKey])
 	}
 	return ids, broker.RegistryMembers(max(len(ids), 1), most), nil
 }
 
+// settingsOf asks a broker for these keys of brokers or topics, and returns values by name and key.
+func settingsOf(ctx context.Context, witness *kgo.Broker, kind kmsg.ConfigResourceType, names []string, keys ...string) (map[string]map[string]string, error) {
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	for _, name := range names {
+		resource := kmsg.NewDescribeConfigsRequestResource()
+		resource.ResourceType, resource.ResourceName, resource.ConfigNames = kind, name, keys
+		req.Resources = append(req.Resources, resource)
+	}
+	resp, err := req.RequestWith(ctx, witness)
+	if err != nil {
+		return nil, err
+	}
+	settings := make(map[string]map[string]string)
+	for i := range resp.Resources {
+		r := &resp.Resources[i]
+		if err := kerr.ErrorForCode(r.ErrorCode); err != nil && kind == kmsg.ConfigResourceTypeBroker { // a topic may be gone by now
+			return nil, err
+		}
+		values := make(map[string]string)
+		for j := range r.Configs {
+			if r.Configs[j].Value != nil {
+				values[r.Configs[j].Name] = *r.Configs[j].Value
+			}
+		}
+		settings[r.ResourceName] = values
+	}
+	return settings, nil
+}
+
 // registryOf asks for the registry's members; nil when it is an external one.
-func registryOf(ctx context.Context, cl *kgo.Client, wanted int) (*registryStatus, error) {
+func registryOf(ctx context.Context, witness *kgo.Broker, wanted int, brokers map[int32]*brokerStatus) (*registryStatus, error) {
 	topic := kmsg.NewDescribeQuorumRequestTopic()
 	topic.Topic = meta.ClusterMetadataTopic
 	topic.Partitions = append(topic.Partitions, kmsg.NewDescribeQuorumRequestTopicPartition())
 	req := kmsg.NewPtrDescribeQuorumRequest()
 	req.Topics = append(req.Topics, topic)
-	resp, err := req.RequestWith(ctx, cl)
+	resp, err := req.RequestWith(ctx, witness)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("describe the registry: %w", err)
@@ -209,20 +289,48 @@ func registryOf(ctx context.Context, cl *kgo.Client, wanted int) (*registryStatu
 		return nil, fmt.Errorf("describe the registry: %w", cmp.Or(kerr.ErrorForCode(resp.ErrorCode), errors.New("the broker did not answer for it")))
 	}
 	p := &resp.Topics[0].Partitions[0]
-	return &registryStatus{Leader: p.LeaderID, Voters: len(p.CurrentVoters), Wanted: wanted}, nil
+	r := &registryStatus{Leader: p.LeaderID, Voters: len(p.CurrentVoters), Wanted: wanted}
+	for _, voter := range p.CurrentVoters {
+		if b := brokers[voter.ReplicaID]; b == nil || b.State == "missing" || b.State == "silent" {
+			r.Away = append(r.Away, voter.ReplicaID)
+		}
+	}
+	return r, nil
 }
 
-// count goes through the partitions, and returns min.insync.replicas of the topics that have too few in sync anywhere.
-func (s *clusterStatus) count(ctx context.Context, admin *kadm.Client, topics kadm.TopicDetails, brokers map[int32]*brokerStatus) (map[string]int, error) {
+// minInsync asks for min.insync.replicas of the topics that have too few in sync anywhere.
+func minInsync(ctx context.Context, witness *kgo.Broker, topics kadm.TopicDetails) (map[string]int, error) {
+	var short []string
+	for _, topic := range topics.Sorted() {
+		lacking := func(p kadm.PartitionDetail) bool { return len(p.ISR) < len(p.Replicas) }
+		if slices.ContainsFunc(topic.Partitions.Sorted(), lacking) {
+			short = append(short, topic.Topic)
+		}
+	}
+	minISR := make(map[string]int)
+	if len(short) == 0 {
+		return minISR, nil
+	}
+	const key = "min.insync.replicas"
+	settings, err := settingsOf(ctx, witness, kmsg.ConfigResourceTypeTopic, short, key)
+	if err != nil {
+		return nil, fmt.Errorf("describe settings: %w", err)
+	}
+	for _, topic := range short {
+		minISR[topic], _ = strconv.Atoi(settings[topic][key]) // the broker has checked it
+	}
+	return minISR, nil
+}
+
+// count goes through the partitions. minISR has the topics that have too few in sync anywhere.
+func (s *clusterStatus) count(topics kadm.TopicDetails, minISR map[string]int, brokers map[int32]*brokerStatus) {
 	of := func(id int32) *brokerStatus {
 		if brokers[id] == nil {
 			brokers[id] = &brokerStatus{ID: id, State: "missing"}
 		}
 		return brokers[id]
 	}
-	var short []string
 	for _, topic := range topics.Sorted() {
-		lacking := false
 		for _, p := range topic.Partitions.Sorted() {
 			s.Partitions++
 			name := fmt.Sprintf("%s-%d", p.Topic, p.Partition)
@@ -239,29 +347,12 @@ func (s *clusterStatus) count(ctx context.Context, admin *kadm.Client, topics ka
 			}
 			if len(p.ISR) < len(p.Replicas) {
 				s.UnderReplicated = append(s.UnderReplicated, name)
-				lacking = true
 			}
-		}
-		if lacking {
-			short = append(short, topic.Topic)
-		}
-	}
-	minISR := make(map[string]int)
-	if len(short) == 0 {
-		return minISR, nil
-	}
-	configs, err := admin.DescribeTopicConfigs(ctx, short...)
-	if err != nil {
-		return nil, fmt.Errorf("describe settings: %w", err)
-	}
-	for _, topic := range configs {
-		for _, c := range topic.Configs {
-			if c.Key == "min.insync.replicas" {
-				minISR[topic.Name], _ = strconv.Atoi(c.MaybeValue()) // the broker has checked it
+			if len(p.ISR) < min(minISR[p.Topic], len(p.Replicas)) {
+				s.UnderMinISR = append(s.UnderMinISR, name)
 			}
 		}
 	}
-	return minISR, nil
 }
 
 // faults says what is wrong; empty if nothing is. Replicas that catch up because they are being added are not a fault.
@@ -272,9 +363,13 @@ func (s *clusterStatus) faults() string {
 			faults = append(faults, counted(int64(n), one, many))
 		}
 	}
-	away := 0
+	away, silent := 0, 0
 	for _, b := range s.Brokers {
-		if b.State != "live" {
+		switch b.State {
+		case "live":
+		case "silent":
+			silent++
+		default:
 			away++
 		}
 	}
@@ -286,17 +381,30 @@ func (s *clusterStatus) faults() string {
 	}
 	if r := s.Registry; r != nil {
 		if r.Leader < 0 {
-			faults = append(faults, "the registry has no leader")
+			faults = append(faults, "the registry has no leader, so nothing can be decided")
 		}
 		if r.Voters < r.Wanted { // a broker that stops now may take the majority along
 			faults = append(faults, fmt.Sprintf("%d of %d members of the registry vote", r.Voters, r.Wanted))
 		}
 	}
 	add(away, "broker is away", "brokers are away")
+	add(silent, "broker does not answer", "brokers do not answer")
 	add(len(s.Leaderless), "partition has no leader", "partitions have no leader")
 	add(len(s.UnderMinISR), "partition takes no acks=all", "partitions take no acks=all")
 	add(lacking, "partition lacks replicas in sync", "partitions lack replicas in sync")
 	return strings.Join(faults, ", ")
+}
+
+func (r *registryStatus) String() string {
+	text := fmt.Sprintf("led by broker %d", r.Leader)
+	if r.Leader < 0 {
+		text = "without a leader"
+	}
+	text += fmt.Sprintf(", %d of %d members vote", r.Voters, r.Wanted)
+	if len(r.Away) > 0 {
+		text += fmt.Sprintf(", away: %s", idsText(r.Away))
+	}
+	return text
 }
 
 func (s *clusterStatus) print(io streams) error {
@@ -319,7 +427,7 @@ func (s *clusterStatus) print(io streams) error {
 		return err
 	}
 	if r := s.Registry; r != nil {
-		fmt.Fprintf(io.out, "registry led by broker %s, %d of %d members vote\n", leaderText(r.Leader), r.Voters, r.Wanted)
+		fmt.Fprintf(io.out, "registry %s\n", r)
 	}
 	fmt.Fprintf(io.out, "%s, %s\n", counted(int64(s.Topics), "topic", "topics"), counted(int64(s.Partitions), "partition", "partitions"))
 	for _, list := range []struct {

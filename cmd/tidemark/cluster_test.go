@@ -1,9 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 func TestClusterStatusAndPartitions(t *testing.T) {
@@ -49,16 +54,51 @@ func TestClusterStatusAndPartitions(t *testing.T) {
 // What is wrong is counted, and named. A replica that is still being added is nothing wrong.
 func TestClusterFaults(t *testing.T) {
 	s := clusterStatus{
-		Brokers:    []brokerStatus{{ID: 1, State: "live"}, {ID: 2, State: "missing"}},
+		Brokers:    []brokerStatus{{ID: 1, State: "live"}, {ID: 2, State: "missing"}, {ID: 3, State: "silent"}},
 		Registry:   &registryStatus{Leader: -1, Voters: 1, Wanted: 3},
 		Leaderless: []string{"a-0"}, UnderMinISR: []string{"a-0", "b-0"}, UnderReplicated: []string{"a-0", "b-0", "c-0"}, Moving: []string{"c-0"},
 	}
-	const want = "the registry has no leader, 1 of 3 members of the registry vote, 1 broker is away, 1 partition has no leader, 2 partitions take no acks=all, 2 partitions lack replicas in sync"
+	const want = "the registry has no leader, so nothing can be decided, 1 of 3 members of the registry vote, 1 broker is away, 1 broker does not answer, 1 partition has no leader, 2 partitions take no acks=all, 2 partitions lack replicas in sync"
 	if got := s.faults(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s = clusterStatus{Brokers: []brokerStatus{{ID: 1, State: "live"}}, UnderReplicated: []string{"c-0"}, Moving: []string{"c-0"}}
 	if got := s.faults(); got != "" {
 		t.Errorf("got %q of a cluster without faults", got)
+	}
+}
+
+// When a broker or the controller does not answer, the status says so, and another broker tells the rest.
+func TestClusterStatusDoesWithoutSilentBrokers(t *testing.T) {
+	c := newCLI(t)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.broker.addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	brokers := map[int32]*brokerStatus{1: {ID: 1, State: "live"}, 2: {ID: 2, State: "live"}, 3: {ID: 3, State: "fenced"}}
+	hearBrokers(t.Context(), cl, brokers)
+	if brokers[1].State != "live" || brokers[2].State != "silent" || brokers[3].State != "fenced" {
+		t.Errorf("of one broker that runs, one that does not and one that is fenced: %q, %q, %q", brokers[1].State, brokers[2].State, brokers[3].State)
+	}
+	for _, b := range brokers {
+		b.State = "live"
+	}
+	var asked []int32
+	s := clusterStatus{Controller: 2}
+	err = s.ask(t.Context(), cl, brokers, func(_ context.Context, id int32, _ *kgo.Broker) error {
+		asked = append(asked, id)
+		if id == 3 {
+			return nil
+		}
+		return errors.New("gone")
+	})
+	if err != nil || !slices.Equal(asked, []int32{2, 1, 3}) {
+		t.Errorf("asked %v, want the controller, then the others until one answers: %v", asked, err)
+	}
+	brokers[1].State, brokers[3].State = "silent", "silent"
+	registry, err := registryOf(t.Context(), cl.Broker(1), 1, brokers)
+	if err != nil || registry.String() != "led by broker 1, 1 of 1 members vote, away: 1" {
+		t.Errorf("registry %v: %v", registry, err)
 	}
 }
