@@ -65,9 +65,9 @@ cluster: ## three brokers on this machine, until Ctrl-C
 cluster-crash: ## CYCLES (200) times hurt one of three brokers under load: kill -9, or stand still
 	$(GO) test ./cmd/tidemark -run '^TestClusterCrash$$' -v -count=1 -timeout 120m -args -cluster.cycles=$(CYCLES) -cluster.stops -crash.seed=$(or $(SEED),0)
 
-.PHONY: cluster-partition
-cluster-partition: ## CYCLES (200) times cut one of three brokers off, wholly or in one direction (wants root)
-	$(GO) test ./cmd/tidemark -tags netns -run '^TestClusterPartition$$' -v -count=1 -timeout 120m -args -cluster.cycles=$(CYCLES) -crash.seed=$(or $(SEED),0)
+.PHONY: chaos
+chaos: ## CYCLES (200) times kill, stop, cut off or slow the brokers of a cluster under load; SEED=n replays (wants root, strace)
+	$(GO) test ./cmd/tidemark -tags netns -run '^TestClusterChaos$$' -v -count=1 -timeout 120m -args -cluster.cycles=$(CYCLES) -crash.seed=$(or $(SEED),0)
 
 .PHONY: hostile
 hostile: ## hostile frames and 9,000 half-open connections

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"flag"
@@ -37,6 +38,9 @@ type trio struct {
 
 	// in is the network namespace of each broker; empty for the test's own.
 	in [3]string
+
+	// admin is where each broker tells its health and metrics; empty for any port.
+	admin [3]string
 }
 
 // newTrio starts three brokers on this host that find each other.
@@ -91,8 +95,8 @@ func freePorts(t *testing.T, n int) []int {
 
 func (c *trio) start(i int, listen string) (err error) {
 	dir := filepath.Join(c.dir, fmt.Sprint(i+1))
-	cmd := childCommand("start", "--set", "log.dirs="+dir, "--set", "listeners=PLAINTEXT://"+listen, "--set", "admin.listener=127.0.0.1:0",
-		"--set", fmt.Sprintf("node.id=%d", i+1), "--set", "broker.session.timeout.ms=6000", "--cluster", c.list)
+	cmd := childCommand("start", "--set", "log.dirs="+dir, "--set", "listeners=PLAINTEXT://"+listen, "--set", "admin.listener="+cmp.Or(c.admin[i], "127.0.0.1:0"),
+		"--set", fmt.Sprintf("node.id=%d", i+1), "--set", fmt.Sprintf("broker.rack=%d", i+1), "--set", "broker.session.timeout.ms=6000", "--cluster", c.list)
 	if c.in[i] != "" { // ip becomes the broker: signals reach it
 		inside := exec.Command("ip", append([]string{"netns", "exec", c.in[i]}, cmd.Args...)...)
 		inside.Env = cmd.Env
@@ -189,7 +193,7 @@ func (c *trio) judge(load *crashLoad, produced error) {
 		}
 		verifyFiles(t, b.dir)
 	}
-	c.compareReplicas()
+	c.compareReplicas(crashPartitions)
 }
 
 // stopFor lets a process stand still, as a machine that swaps, until the others have gone on without it.
@@ -206,10 +210,10 @@ func (c *trio) stopFor(victim int, load *crashLoad, random *rand.Rand) {
 	c.awaitHealth()
 }
 
-// compareReplicas compares the batches of every partition on the three disks.
-func (c *trio) compareReplicas() {
+// compareReplicas compares the batches of every partition of the topic on the three disks.
+func (c *trio) compareReplicas(partitions int) {
 	c.t.Helper()
-	for p := range crashPartitions {
+	for p := range partitions {
 		sums := make(map[[sha256.Size]byte][]int)
 		for i := range c.brokers {
 			names, err := filepath.Glob(filepath.Join(c.dir, fmt.Sprint(i+1), fmt.Sprintf("%s-%d", crashTopic, p), "*.log"))
