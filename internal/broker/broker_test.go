@@ -432,6 +432,9 @@ func TestStartErrors(t *testing.T) {
 	}
 	b = start(t, dir, nil)
 	b.create("kept", nil)
+	if err := b.client().ProduceSync(t.Context(), &kgo.Record{Topic: "kept", Value: []byte("one")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
 	b.close()
 	if err := os.Rename(filepath.Join(dir, registryDir), filepath.Join(t.TempDir(), "elsewhere")); err != nil {
 		t.Fatal(err)

@@ -145,11 +145,12 @@ func RegistryMembers(brokers, wanted int) int {
 	return n - 1 + n%2
 }
 
-// foundingID is the id of a cluster that this start may found; empty if it may not. Partitions without their registry are
-// not the beginning of a cluster but the loss of one: their topics are unknown, and all of them would be set aside.
+// foundingID is the id of a cluster that this start may found; empty if it may not. Partitions without their registry, or a
+// directory that has been in use, are not the beginning of a cluster but the loss of one: its topics are unknown, and all
+// partitions would be set aside.
 func (b *Broker) foundingID() (string, error) {
 	held, err := b.logs.HoldsPartitions()
-	if err != nil || held {
+	if err != nil || held || b.logs.Joined() {
 		return "", err
 	}
 	fresh, err := meta.NewTopicID(rand.Reader) // cluster ids have the form of topic ids

@@ -34,7 +34,7 @@ func explain(err error, dir string) error {
 		fault, fix = OtherCluster, "choose another directory with --set log.dirs=PATH, and copy the topics with clients while Kafka runs"
 	case errors.Is(err, registry.ErrNotFounded):
 		fault = OtherCluster
-		err = fmt.Errorf("data directory %s holds partitions, and no topic is known: %w", dir, err)
+		err = fmt.Errorf("data directory %s belongs to a cluster, and no topic is known: %w", dir, err)
 		fix = fmt.Sprintf("restore %s from a backup, or choose another directory with --set log.dirs=PATH", filepath.Join(dir, registryDir))
 	case errors.Is(err, registry.ErrLost):
 		fault = OtherCluster

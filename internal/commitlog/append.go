@@ -320,6 +320,9 @@ func (l *Log) writeOps(ops []*appendOp) (written int, err error) {
 	if err := l.Err(); err != nil {
 		return 0, err
 	}
+	if err := l.beBorn(); err != nil {
+		return 0, l.fail(err)
+	}
 	set := l.settings.Load()
 	active := l.active()
 	if err := active.resume(); err != nil {

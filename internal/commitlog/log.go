@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -125,7 +124,10 @@ type Log struct {
 		closed     bool
 	}
 
-	holder struct { // belongs to the holder of the slot
+	unborn atomic.Bool // nothing is on disk yet: see birth.go
+	holder struct {    // belongs to the holder of the slot
+		makeDir   func() error // of a log that is not born
+		bearing   bool         // it was begun to be put on disk
 		spare     []*appendOp
 		bufs      [][]byte
 		crowded   int     // writes for which others are waited for, because some were shared lately; see await
@@ -393,7 +395,7 @@ func (l *Log) close(sync bool) error {
 	l.syncing <- struct{}{} // a sync that runs is waited for; none begins any more
 	defer func() { <-l.syncing }()
 	err := l.Err()
-	if err == nil {
+	if err == nil && !l.unborn.Load() {
 		err = l.settle(sync)
 	}
 	for _, s := range *l.segments.Load() {
@@ -435,11 +437,5 @@ func (l *Log) settle(sync bool) error {
 
 // writePlain writes a file without syncing it: the caller's next sync does, or a checksum in the file tells.
 func (l *Log) writePlain(name string, data []byte) error {
-	file, err := l.options.FS.Open(l.path(name), os.O_RDWR|os.O_CREATE|os.O_TRUNC)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	_, err = file.WriteAt(data, 0)
-	return err
+	return writePlain(l.options.FS, l.path(name), data)
 }

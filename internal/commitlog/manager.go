@@ -105,6 +105,7 @@ type Manager struct {
 	options   ManagerOptions
 	lock      *os.File // nil on a disk in memory
 	state     StartState
+	joined    bool // meta.properties names the cluster since an earlier start
 	syncer    *Syncer
 	pools     *pools
 	metrics   *Metrics
@@ -212,7 +213,7 @@ func (m *Manager) readDirectory() error {
 	if m.state, err = readStartState(&m.options, id); err != nil {
 		return err
 	}
-	m.state.New = !known
+	m.state.New, m.joined = !known, m.saved.Load()
 	if m.written, err = m.readCheckpoints(); err != nil {
 		return err
 	}
@@ -245,6 +246,9 @@ func (m *Manager) HoldsPartitions() (bool, error) {
 		return ok && e.Dir
 	}), nil
 }
+
+// Joined tells whether the directory belonged to a cluster before this start.
+func (m *Manager) Joined() bool { return m.joined }
 
 // SetCluster says which cluster this is and writes meta.properties if it does not say so yet. It returns *MismatchError
 // if the directory belongs to another cluster. A full disk is no error where the file exists already.
@@ -422,7 +426,8 @@ func (m *Manager) claim(name PartitionName, id meta.TopicID) (l *Log, wait <-cha
 	return nil, nil, nil
 }
 
-// create makes an empty log. It is durable with its first sync; until then a power cut may take it, and it is made again.
+// create makes an empty log, of which nothing is on disk before something is written to it. A power cut before its first
+// sync takes it away, and it is made again.
 func (m *Manager) create(name PartitionName, id meta.TopicID, config Config) (*Log, error) {
 	if err := m.forget(name); err != nil {
 		return nil, err
@@ -430,25 +435,19 @@ func (m *Manager) create(name PartitionName, id meta.TopicID, config Config) (*L
 	if err := m.clearUnfinished(name); err != nil {
 		return nil, fmt.Errorf("%w: create log %s: %w", ErrStorage, name, err)
 	}
-	o := m.logOptions(name, id, config)
-	o.Clean = true
-	if err := o.FS.MkdirAll(o.Dir); err != nil {
-		return nil, fmt.Errorf("%w: create log %s: %w", ErrStorage, name, err)
-	}
-	file, err := o.FS.Open(filepath.Join(o.Dir, partitionMetadataFileName), os.O_RDWR|os.O_CREATE|os.O_TRUNC)
-	if err == nil {
-		_, err = file.WriteAt(encodePartitionMetadata(id), 0)
-		_ = file.Close() // the log's first sync syncs it
-	}
+	l, err := newUnborn(m.logOptions(name, id, config), func() error { return m.makePartition(name, id) })
 	if err != nil {
 		return nil, fmt.Errorf("%w: create log %s: %w", ErrStorage, name, err)
 	}
-	l, _, err := Open(o)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrStorage, err)
+	// Something may stand in its place: better to know now than at the first append.
+	if taken, err := vfs.Exists(m.options.FS, m.path(name)); err != nil || taken {
+		if err == nil {
+			err = l.beBorn()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: create log %s: %w", ErrStorage, name, err)
+		}
 	}
-	l.newDir.Store(true)
-	l.names.changed()
 	return l, nil
 }
 
@@ -527,6 +526,9 @@ func (m *Manager) closeLogs(logs []*Log) error {
 
 // unsynced tells whether closing the log has something to write.
 func (l *Log) unsynced() bool {
+	if l.unborn.Load() {
+		return false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, epochs := l.mu.epochs.unsaved()

@@ -82,6 +82,9 @@ func (m *Manager) currentCheckpoints() checkpointSet {
 		make(map[PartitionName]int64, len(logs)), map[PartitionName]int64{}, make(map[PartitionName]int64, len(logs)), map[PartitionName]int64{},
 	}
 	for name, l := range logs {
+		if l.unborn.Load() {
+			continue
+		}
 		s.recoveryPoints[name] = l.RecoveryPoint()
 		if start := l.StartOffset(); start > (*l.segments.Load())[0].base {
 			s.logStarts[name] = start

@@ -439,7 +439,7 @@ func TestPartitionNames(t *testing.T) {
 func TestManagerRefusesPartitionsOfKafka(t *testing.T) {
 	disk, dir := vfs.NewDisk(vfs.Options{}), filepath.Join(t.TempDir(), "data")
 	d := openDirectory(t, disk, dir)
-	d.log("topic", topicID(1), 0)
+	d.log("topic", topicID(1), 0).fill(1, 10)
 	if err := d.Close(-1); err != nil {
 		t.Fatal(err)
 	}
@@ -470,7 +470,7 @@ func TestManagerCountsLoadedLogs(t *testing.T) {
 	disk, dir := vfs.NewDisk(vfs.Options{}), filepath.Join(t.TempDir(), "data")
 	d := openDirectory(t, disk, dir)
 	for partition := range int32(3) {
-		d.log("topic", topicID(1), partition)
+		d.log("topic", topicID(1), partition).fill(1, 10)
 	}
 	if err := d.Close(-1); err != nil {
 		t.Fatal(err)

@@ -31,22 +31,14 @@ type Recovery struct {
 // cleanly costs a few reads, however large it is. Otherwise its batches are checked from the recovery point on, and
 // Recovery says what was cut. A broken checkpoint, index or snapshot is rebuilt. The error is that of the disk.
 func Open(o Options) (*Log, Recovery, error) {
-	o = o.withDefaults()
-	l := &Log{
-		options: o,
-		logger:  o.Logger.With(slog.String("topic", o.Topic), slog.Int64("partition", int64(o.Partition))),
-		slot:    make(chan struct{}, 1),
-		syncing: make(chan struct{}, 1),
-	}
-	l.hooks.Store(&Hooks{})
-	l.settings.Store(newSettings(o.Config, o.pools))
+	l := newLog(o)
+	o = l.options
 	started := o.Now()
 	recovery, err := l.open()
 	if err != nil {
 		return nil, recovery, fmt.Errorf("open log %s: %w", l.Name(), err)
 	}
 	recovery.Duration = o.Now().Sub(started)
-	l.flushed.Store(o.Now().UnixNano())
 	if recovery.CutBytes > 0 {
 		level := slog.LevelDebug // what was being written when the process ended; the summary of the start tells of it
 		if recovery.BelowRecoveryPoint {
@@ -56,6 +48,21 @@ func Open(o Options) (*Log, Recovery, error) {
 			slog.Int64("bytes", recovery.CutBytes), slog.Bool("below_recovery_point", recovery.BelowRecoveryPoint))
 	}
 	return l, recovery, nil
+}
+
+// newLog is a log whose content is not known yet.
+func newLog(o Options) *Log {
+	o = o.withDefaults()
+	l := &Log{
+		options: o,
+		logger:  o.Logger.With(slog.String("topic", o.Topic), slog.Int64("partition", int64(o.Partition))),
+		slot:    make(chan struct{}, 1),
+		syncing: make(chan struct{}, 1),
+	}
+	l.hooks.Store(&Hooks{})
+	l.settings.Store(newSettings(o.Config, o.pools))
+	l.flushed.Store(o.Now().UnixNano())
+	return l
 }
 
 func (l *Log) open() (Recovery, error) {

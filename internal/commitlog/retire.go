@@ -89,7 +89,7 @@ func (m *Manager) noteStray(name PartitionName, dir string) error {
 }
 
 // retire closes a log and renames its directory as Kafka does: name.<32 hexadecimal digits>suffix. An empty result says
-// that it had gone already.
+// that it had gone already, or never was there.
 func (m *Manager) retire(l *Log, suffix string) (dir string, err error) {
 	m.mu.Lock()
 	mine := m.mu.logs[l.Name()] == l
@@ -101,6 +101,9 @@ func (m *Manager) retire(l *Log, suffix string) (dir string, err error) {
 		return "", nil
 	}
 	l.abandon()
+	if l.traceless() {
+		return "", nil
+	}
 	return m.rename(l.Name(), suffix)
 }
 

@@ -46,7 +46,7 @@ type segment struct {
 	dir     string
 	spacing atomic.Int64 // bytes of batches between two index entries
 	fs      vfs.FS
-	log     vfs.File
+	log     vfs.File // nil in a log that is not born
 	offsets index
 	times   index
 
@@ -116,12 +116,17 @@ func createSegment(fsys vfs.FS, dir string, base int64, suffix string, now time.
 		return nil, fmt.Errorf("create segment %d: %w", base, err)
 	}
 	s.log = file
+	s.startEmpty(now)
+	return s, nil
+}
+
+// startEmpty says that the segment has no batches.
+func (s *segment) startEmpty(now time.Time) {
 	s.offsets.start(offsetEntryBytes)
 	s.times.start(timeEntryBytes)
 	s.writer.created = now
 	s.writer.firstTimestamp = record.NoTimestamp
 	s.mu.largest, s.mu.known, s.mu.txnsRead = s.writer.largest, true, true
-	return s, nil
 }
 
 // segmentSizes are the bytes that a directory listing shows for a segment's files; −1 for a file that is not there.
@@ -181,8 +186,11 @@ func (s *segment) name(suffix string) string {
 // pin keeps the segment's files until unpin. The caller holds a lock or the slot under which the segment was in the log.
 func (s *segment) pin() { s.pins.Add(1) }
 
-// files are the open files of the segment.
+// files are the open files of the segment, that of the batches first.
 func (s *segment) files() []vfs.File {
+	if s.log == nil {
+		return nil
+	}
 	files := []vfs.File{s.log}
 	for _, x := range []*index{&s.offsets, &s.times} {
 		if file := x.view().file; file != nil {

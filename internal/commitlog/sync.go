@@ -54,6 +54,9 @@ func (l *Log) planSync(durable bool) (syncPlan, error) {
 	if err := l.Err(); err != nil {
 		return syncPlan{}, err
 	}
+	if l.unborn.Load() {
+		return syncPlan{end: l.synced.Load()}, nil // whatever is written from now on asks for its own sync
+	}
 	l.mu.Lock()
 	plan := syncPlan{end: l.mu.end, truncated: l.mu.truncated}
 	plan.lineage, plan.epochs = l.mu.epochs.unsaved()

@@ -182,6 +182,9 @@ func (s *segment) remeasure(size int64) error {
 
 // startOver empties the log and begins a segment at start. The caller holds the slot, or the log is not in use yet.
 func (l *Log) startOver(start int64) error {
+	if err := l.beBorn(); err != nil {
+		return err
+	}
 	old := *l.segments.Load()
 	next, err := l.emptySegment(old, start)
 	if err != nil {

@@ -88,6 +88,7 @@ func TestDeletion(t *testing.T) {
 func TestStrays(t *testing.T) {
 	n := newNode(t)
 	mentioned, silent := n.create(t, "mentioned", meta.Partition{}), n.create(t, "silent", meta.Partition{})
+	n.produce(t, silent, AcksAll, 1)
 	full := func() *meta.Apply {
 		a := n.update(mentioned, meta.Partition{})
 		a.Topics = []meta.TopicUpdate{{ID: mentioned.id, Name: "mentioned"}}
