@@ -19,6 +19,12 @@ import (
 // startCluster starts brokers 1 to n on ports of their own, over one registry in memory, and waits until all of them serve.
 func startCluster(t *testing.T, n int) []*running {
 	t.Helper()
+	return startClusterWith(t, n, func(*Config) {})
+}
+
+// startClusterWith is startCluster of brokers whose configuration has more in it.
+func startClusterWith(t *testing.T, n int, configure func(*Config)) []*running {
+	t.Helper()
 	store := registry.NewMemory()
 	t.Cleanup(func() { _ = store.Close() })
 	members := make([]ClusterBroker, n)
@@ -30,6 +36,7 @@ func startCluster(t *testing.T, n int) []*running {
 	for i := range brokers {
 		brokers[i] = launch(t, filepath.Join(dir, fmt.Sprint(i+1)), nil, func(c *Config) {
 			c.BrokerID, c.Cluster, c.Registry = members[i].ID, members, store
+			configure(c)
 		})
 	}
 	for _, b := range brokers {

@@ -41,6 +41,8 @@ type Config struct {
 	BrokerID meta.BrokerID
 	// Rack is told to clients and used to spread replicas. Key broker.rack.
 	Rack string
+	// RackAware sends consumers to replicas in their own rack. Key replica.selector.class.
+	RackAware bool
 
 	// Listeners take clients. Default: PLAINTEXT on port 9092 of both loopback addresses. Keys listeners and
 	// advertised.listeners.
@@ -202,6 +204,9 @@ func ParseConfig(settings map[string]string) (Config, error) {
 	if c.Listeners, err = parseListeners(settings); err != nil {
 		return c, err
 	}
+	if c.RackAware, err = parseSelector(settings["replica.selector.class"]); err != nil {
+		return c, err
+	}
 	admin, set := settings["admin.listener"]
 	if c.AdminOff = set && admin == ""; admin != "" {
 		address, err := parseAddress(admin)
@@ -242,6 +247,18 @@ func parseBrokerID(settings map[string]string) (meta.BrokerID, error) {
 		id, found = meta.BrokerID(n), true
 	}
 	return id, nil
+}
+
+// parseSelector tells whether consumers read from replicas in their own rack: Kafka's own two classes are known by name.
+func parseSelector(class string) (rackAware bool, err error) {
+	const leader, rack = "org.apache.kafka.common.replica.LeaderSelector", "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+	switch class {
+	case "", leader:
+		return false, nil
+	case rack:
+		return true, nil
+	}
+	return false, fmt.Errorf("replica.selector.class=%s: want %s or %s, or leave it out for the first", class, leader, rack)
 }
 
 func parseDataDir(settings map[string]string) (string, error) {

@@ -64,6 +64,12 @@ func TestParseConfig(t *testing.T) {
 				RegistryMembers: 5, RegistryTLS: &registry.TLS{CertFile: "c", KeyFile: "k", CAFile: "a"},
 			},
 		},
+		{
+			name:     "a selector of replicas",
+			settings: map[string]string{"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector", "broker.rack": "a"},
+			want:     Config{BrokerID: 1, Listeners: []Listener{loopback}, Rack: "a", RackAware: true},
+		},
+		{name: "another selector", settings: map[string]string{"replica.selector.class": "my.Own"}, err: "replica.selector.class=my.Own: want org.apache.kafka"},
 		{name: "an even registry", settings: map[string]string{"registry.members": "2"}, err: "registry.members=2: want 1, 3 or 5"},
 		{name: "a certificate without its key", settings: map[string]string{"registry.ssl.certificate.location": "c"}, err: "set all three or none"},
 		{name: "a cluster without an id", settings: map[string]string{"cluster.brokers": "1@a:1"}, err: "cluster.brokers is set and node.id is not"},

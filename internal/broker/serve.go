@@ -100,7 +100,7 @@ func (b *Broker) serverConfig(ports *ports) server.Config {
 	ids := newProducerIDs(b.cluster, b.config.BrokerID)
 	return server.Config{
 		Broker: b.config.BrokerID, Listeners: ports.clients, Image: b.state.load, WaitImage: b.state.wait, Table: b.table,
-		ProducerIDs: ids.take, Configs: b.configs, Admin: b.admin, Quorum: b.quorum(), Governs: b.member.governs, Groups: b.groups, LogDir: b.config.DataDir, FreeBytes: b.config.FreeBytes,
+		ProducerIDs: ids.take, Configs: b.configs, Admin: b.admin, Quorum: b.quorum(), Governs: b.member.governs, RackAware: b.config.RackAware, Groups: b.groups, LogDir: b.config.DataDir, FreeBytes: b.config.FreeBytes,
 		LogLevel: b.config.LogLevel, Logger: b.logger, Registerer: b.gatherer, Now: b.config.Now,
 		Limits: server.Limits{
 			RequestBytesMax:     int32(b.setting("socket.request.max.bytes")),

@@ -142,8 +142,8 @@ func (r *Replica) enterFetched() bool {
 	return true
 }
 
-// answered does what a leader's answer asks for. It tells whether the follower should wait a while before it asks again.
-func (r *Replica) answered(ctx context.Context, a Answer, records []byte) (pause bool) {
+// answered does what a leader's answer on a lane asks for. It tells whether the follower should wait a while before it asks again.
+func (r *Replica) answered(ctx context.Context, l *lane, a Answer, records []byte) (pause bool) {
 	if !r.enterFetched() {
 		return false
 	}
@@ -151,6 +151,13 @@ func (r *Replica) answered(ctx context.Context, a Answer, records []byte) (pause
 	r.mu.Lock()
 	e := r.mu.machine.Answered(a, r.log.Epochs())
 	epoch := r.mu.machine.Epoch()
+	switch {
+	case e.Ignored:
+	case a.Err != nil:
+		r.feeder.Store(nil)
+	case r.feeder.Load() != l:
+		r.feeder.Store(l)
+	}
 	r.mu.Unlock()
 	if e.RefuseFollow != "" {
 		r.table.metrics.refused.Add(1)
@@ -185,6 +192,9 @@ func (r *Replica) appendFetched(ctx context.Context, records []byte, epoch meta.
 	if err := r.table.refusal(); err != nil {
 		return err // the disk is nearly full: the replica falls behind
 	}
+	r.mu.Lock()
+	r.mu.appended += int64(len(records)) // for consumers that wait here: the log tells of its new end before the append returns
+	r.mu.Unlock()
 	in := commitlog.Append{Batches: records, Epoch: epoch, Origin: commitlog.FromLeader}
 	appended, err := r.log.Append(ctx, in)
 	start := r.log.StartOffset()

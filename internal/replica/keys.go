@@ -81,8 +81,8 @@ var Keys = []meta.ConfigKey{
 		Doc: "Default of the topics' unclean.leader.election.enable.",
 	},
 	{
-		Broker: true, Name: "replica.selector.class", Type: meta.StringType, NoEffect: true,
-		Doc: "How the replica that a consumer reads from is chosen. Only the default, the leader, is supported.",
+		Broker: true, Name: "replica.selector.class", Type: meta.StringType,
+		Doc: "How the replica that a consumer reads from is chosen: org.apache.kafka.common.replica.RackAwareReplicaSelector for one in the consumer's rack (client.rack), else the leader. Other classes are refused.",
 	},
 	{
 		Broker: true, Name: "follower.fetch.last.tiered.offset.enable", Type: meta.BoolType, HasDefault: true, Default: "false", Dynamic: meta.ClusterWide, NoEffect: true,

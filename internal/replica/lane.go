@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
@@ -27,6 +28,8 @@ type lane struct {
 		failingSince time.Time
 	}
 
+	lastAnswer atomic.Int64 // when the leader last answered, in nanoseconds since the epoch; 0 for never
+
 	// Owned by the goroutine that runs the lane.
 	session session
 	waits   map[*Replica]retry // until when those who helped nothing are not asked for
@@ -46,6 +49,9 @@ func newLane(t *Table, key laneKey) *lane {
 	l.session.told = make(map[meta.TopicIDPartition]asked)
 	return l
 }
+
+// answered is when the leader last answered a fetch.
+func (l *lane) answered() time.Time { return time.Unix(0, l.lastAnswer.Load()) }
 
 func (l *lane) add(r *Replica) {
 	l.mu.Lock()
@@ -221,6 +227,7 @@ func (l *lane) longer(pause time.Duration) time.Duration {
 func (l *lane) take(ctx context.Context, response *FetchResponse) {
 	l.session.answered(response.Session)
 	now := time.Now()
+	l.lastAnswer.Store(now.UnixNano())
 	taken := make([]*Replica, 0, len(response.Partitions))
 	for i := range response.Partitions {
 		p := &response.Partitions[i]
@@ -232,7 +239,7 @@ func (l *lane) take(ctx context.Context, response *FetchResponse) {
 			Leader: q.position.Leader, Epoch: q.position.Epoch, Offset: q.position.Offset, LastEpoch: q.partition.LastEpoch,
 			Err: p.Err, Diverging: p.Diverging, HighWatermark: p.HighWatermark, LogStart: p.LogStart, Records: len(p.Records) > 0,
 		}
-		if q.replica.answered(ctx, a, p.Records) {
+		if q.replica.answered(ctx, l, a, p.Records) {
 			pause := l.longer(l.waits[q.replica].pause)
 			l.waits[q.replica] = retry{at: now.Add(pause), pause: pause}
 			if a.Err != nil && pause >= l.table.config.Fetch.Backoff/10 { // not the short while in which statements reach brokers

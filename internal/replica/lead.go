@@ -40,13 +40,13 @@ func (r *Replica) ReadForFollower(q FollowerRead) (ReadResult, error) {
 }
 
 func (r *Replica) readForFollower(q *FollowerRead) (ReadResult, error) {
-	nothing := ReadResult{HighWatermark: -1, LastStable: -1, LogStart: -1}
+	nothing := ReadResult{HighWatermark: -1, LastStable: -1, LogStart: -1, Preferred: meta.NoBroker}
 	terms, err := r.leadingFor(q)
 	if err != nil {
 		return nothing, err
 	}
 	end := r.log.EndOffset()
-	result := ReadResult{HighWatermark: r.HighWatermark(), LastStable: -1, LogStart: r.log.StartOffset()}
+	result := ReadResult{HighWatermark: r.HighWatermark(), LastStable: -1, LogStart: r.log.StartOffset(), Preferred: meta.NoBroker}
 	if q.Offset < result.LogStart {
 		return result, fmt.Errorf("offset %d is below the log's start %d: %w", q.Offset, result.LogStart, ErrOffsetOutOfRange)
 	}

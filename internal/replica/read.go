@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/tidemark-io/tidemark/internal/commitlog"
 	"github.com/tidemark-io/tidemark/internal/meta"
@@ -30,6 +31,12 @@ type ReadRequest struct {
 	CurrentEpoch     meta.Epoch // that the client believes in, meta.NoEpoch if it does not say
 	LastFetchedEpoch meta.Epoch // of the record before Offset, meta.NoEpoch if the client does not say
 	MinOne           bool       // return at least one batch, even above BytesMax
+
+	// TakesFollowers says that the client reads from followers too (KIP-392).
+	TakesFollowers bool
+	// Near tells which brokers are near the client: if one of them has the offset and this one, which leads, is not near, Read
+	// answers Preferred. Nil: the client reads from the leader.
+	Near func(meta.BrokerID) bool
 }
 
 // ReadResult is what a partition has to say to a fetch.
@@ -46,6 +53,8 @@ type ReadResult struct {
 	Diverging *EpochEnd
 	// News says that another replica does not know the high watermark yet: its fetch is answered, also without records.
 	News bool
+	// Preferred is the replica from which the client should read instead; nothing was read. It is meta.NoBroker otherwise.
+	Preferred meta.BrokerID
 
 	seen seen
 }
@@ -65,7 +74,7 @@ type seen struct {
 	high      int64 // the high watermark that it knows then
 }
 
-// Read reads up to the bound of the isolation level. It returns ErrOffsetOutOfRange, with HighWatermark, LastStable and
+// Read reads up to the bound of the isolation level. A follower's bound is its own: what its leader has told it is committed. It returns ErrOffsetOutOfRange, with HighWatermark, LastStable and
 // LogStart set, for an offset outside the log; an offset between the bound and the log's end reads nothing.
 func (r *Replica) Read(request ReadRequest) (ReadResult, error) {
 	result, err := r.read(request)
@@ -74,12 +83,15 @@ func (r *Replica) Read(request ReadRequest) (ReadResult, error) {
 }
 
 func (r *Replica) read(request ReadRequest) (ReadResult, error) {
-	leader, err := r.leading(request.CurrentEpoch)
+	leader, preferred, err := r.reading(&request)
 	if err != nil {
-		return ReadResult{HighWatermark: -1, LastStable: -1, LogStart: -1}, err
+		return ReadResult{HighWatermark: -1, LastStable: -1, LogStart: -1, Preferred: meta.NoBroker}, err
 	}
 	result := ReadResult{
-		HighWatermark: leader.high, LastStable: r.log.LastStableOffset(leader.high), LogStart: r.log.StartOffset(),
+		HighWatermark: leader.high, LastStable: r.log.LastStableOffset(leader.high), LogStart: r.log.StartOffset(), Preferred: preferred,
+	}
+	if preferred != meta.NoBroker {
+		return result, nil
 	}
 	bound := leader.high
 	if request.Isolation == ReadCommitted {
@@ -111,6 +123,31 @@ func (r *Replica) read(request ReadRequest) (ReadResult, error) {
 		}
 	}
 	return result, nil
+}
+
+// reading tells what the replica knows for a consumer, why it does not serve it, or who should instead.
+func (r *Replica) reading(q *ReadRequest) (leadership, meta.BrokerID, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := &r.mu.machine
+	if r.mu.closed != nil {
+		return leadership{}, meta.NoBroker, r.mu.closed
+	}
+	if err := m.CheckReader(q.CurrentEpoch, q.TakesFollowers && m.Role() == RoleFollower && r.fed()); err != nil {
+		return leadership{}, meta.NoBroker, err
+	}
+	preferred := meta.NoBroker
+	if q.Near != nil {
+		preferred = m.Reader(q.Offset, q.Near)
+	}
+	return leadership{m.HighWatermark(), m.Epoch(), r.mu.terms, m.LatestKnown()}, preferred, nil
+}
+
+// fed tells whether a follower's leader answers its fetches: it has not been silent for replica.lag.time.max.ms. A follower that
+// hears nothing would serve what is old for ever.
+func (r *Replica) fed() bool {
+	l := r.feeder.Load()
+	return l != nil && time.Since(l.answered()) <= r.table.config.LagMax
 }
 
 // diverging compares the epoch of the reader's last record with this log's epochs.

@@ -22,7 +22,8 @@ type Replica struct {
 	log       *commitlog.Log
 	traffic   *traffic
 
-	high atomic.Int64 // the machine's high watermark, for those who only look
+	high   atomic.Int64         // the machine's high watermark, for those who only look
+	feeder atomic.Pointer[lane] // on which the present leader has answered for this follower; nil before, or if it answers with errors
 
 	mu struct {
 		sync.Mutex
@@ -195,6 +196,9 @@ func (r *Replica) roleChanged(value meta.Partition, checkpoint int64) error {
 	r.exclude(func() {
 		r.mu.Lock()
 		e := r.mu.machine.RoleChanged(value, r.logState(), checkpoint, time.Now())
+		if e.Wake {
+			r.feeder.Store(nil) // another leader, or another epoch
+		}
 		r.mu.Unlock()
 		if e.AssignEpoch {
 			err = r.log.AssignEpoch(e.Epoch, e.EpochStart)

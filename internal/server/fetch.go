@@ -50,6 +50,8 @@ type fetchCall struct {
 	context   fetchContext
 	isolation replica.Isolation
 	follower  *follower // nil for a consumer
+	anyone    bool      // a consumer that reads from followers too: it knows PreferredReadReplica
+	near      func(meta.BrokerID) bool
 	bytesMin  int64
 	bytesMax  int64
 	wait      time.Duration
@@ -74,7 +76,7 @@ type fetchState struct {
 
 	// Sums over the results.
 	bytes     int64 // of records
-	failed    bool  // a read failed, or found the reader's log diverging, or has news for a follower: not to be waited upon
+	failed    bool  // a read failed, found the reader's log diverging, has news for a follower, or another replica is preferred: not to be waited upon
 	readables int   // partitions that could be read
 }
 
@@ -137,6 +139,8 @@ func (call *fetchCall) begin(req *kmsg.FetchRequest) bool {
 		return false
 	}
 	call.isolation, call.follower = replica.Isolation(req.IsolationLevel), followerOf(req)
+	call.anyone = call.follower == nil && req.Version >= 11
+	call.near = call.server.nearBrokers(req.Rack, &call.await.conn.client)
 	call.bytesMax = int64(max(min(req.MaxBytes, call.server.config.FetchBytesMax), 0))
 	call.bytesMin = min(int64(max(req.MinBytes, 0)), call.bytesMax)
 	call.wait = time.Duration(req.MaxWaitMillis) * time.Millisecond
@@ -199,7 +203,7 @@ func (call *fetchCall) readPart(image *meta.Image, part *fetchPart, result *fetc
 				slog.Int("partition", int(part.partition)), slog.Any("err", err))
 		}
 	}
-	call.failed = call.failed || result.code != 0 || result.read.Diverging != nil || result.read.News
+	call.failed = call.failed || result.code != 0 || result.read.Diverging != nil || result.read.News || result.read.Preferred != meta.NoBroker
 }
 
 // readReplica reads for a consumer up to the bound of its isolation level, for a follower up to the log's end.
@@ -207,7 +211,7 @@ func (call *fetchCall) readReplica(r *replica.Replica, part *fetchPart, bytesMax
 	if call.follower == nil {
 		return r.Read(replica.ReadRequest{
 			Offset: part.offset, BytesMax: bytesMax, Isolation: call.isolation, CurrentEpoch: part.currentEpoch,
-			LastFetchedEpoch: part.lastFetchedEpoch, MinOne: minOne,
+			LastFetchedEpoch: part.lastFetchedEpoch, MinOne: minOne, TakesFollowers: call.anyone, Near: call.near,
 		})
 	}
 	return r.ReadForFollower(replica.FollowerRead{
@@ -215,6 +219,22 @@ func (call *fetchCall) readReplica(r *replica.Replica, part *fetchPart, bytesMax
 		CurrentEpoch: part.currentEpoch, LastFetchedEpoch: part.lastFetchedEpoch, KnownHigh: part.knownHigh,
 		BytesMax: bytesMax, MinOne: minOne,
 	})
+}
+
+// nearBrokers tells which brokers a consumer should rather read from: those in its rack, which it can reach (KIP-392). It is nil if
+// replica.selector.class does not ask for it, or the consumer is in this broker's rack.
+func (s *Server) nearBrokers(rack string, c *client) func(meta.BrokerID) bool {
+	if !s.config.RackAware || rack == "" {
+		return nil
+	}
+	image := s.config.Image()
+	if self, found := image.Broker(s.config.Broker); found && self.Rack == rack {
+		return nil
+	}
+	return func(id meta.BrokerID) bool {
+		_, at, found := s.endpointOf(image, c, id)
+		return found && at == rack
+	}
 }
 
 // satisfied tells whether what was read is an answer, or worth waiting upon.

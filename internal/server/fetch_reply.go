@@ -114,7 +114,7 @@ func (call *fetchCall) partition(part *fetchPart, r *fetchResult) wire.FetchPart
 		}
 		return p
 	}
-	p.RecordBytes = r.recordBytes()
+	p.RecordBytes, p.PreferredReadReplica = r.recordBytes(), int32(r.read.Preferred)
 	if d := r.read.Diverging; d != nil {
 		p.DivergingEpoch, p.DivergingEnd = int32(d.Epoch), d.End
 	}

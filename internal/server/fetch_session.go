@@ -228,7 +228,7 @@ func (s *fetchSession) newsLocked(cached *cachedPart, r *fetchResult) bool {
 	if cached.logStart != r.logStart() {
 		cached.logStart, news = r.logStart(), true
 	}
-	if r.code != 0 || r.read.Diverging != nil || r.read.News {
+	if r.code != 0 || r.read.Diverging != nil || r.read.News || r.read.Preferred != meta.NoBroker {
 		cached.highWatermark, news = -1, true
 	}
 	if bytes > 0 {

@@ -61,6 +61,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil means that they are kept but not shown.
 	Registerer prometheus.Registerer
+	// RackAware sends consumers that tell their rack to an in-sync replica in it (replica.selector.class, KIP-392).
+	RackAware bool
 	// Governs tells what this broker knows of a partition as controller; false while it is not. Nil: never.
 	Governs func(meta.TopicIDPartition) (controller.Account, bool)
 
