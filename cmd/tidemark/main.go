@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -89,7 +91,7 @@ func newRoot(io streams) *cobra.Command {
 	root.SetOut(io.out)
 	root.SetErr(io.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())}
+		return usageError{fmt.Errorf("%w; see `%s --help`", flagError(err), cmd.CommandPath())}
 	})
 
 	var shared clientFlags
@@ -139,4 +141,21 @@ func refuseUnknown(cmd *cobra.Command) {
 		}
 		return usageError{fmt.Errorf("unknown command %q%s; see `%s --help`", args[0], didYouMean(args[0], names), cmd.CommandPath())}
 	}
+}
+
+// flagError says what would be right instead of what a function of Go's library thinks of the value.
+func flagError(err error) error {
+	var number *strconv.NumError
+	if !errors.As(err, &number) {
+		return err
+	}
+	want := "a number"
+	switch {
+	case number.Func == "ParseBool":
+		want = "true or false"
+	case errors.Is(number.Err, strconv.ErrRange):
+		want = "a number nearer to 0"
+	}
+	text, _, _ := strings.Cut(err.Error(), ": strconv.")
+	return fmt.Errorf("%s: want %s", text, want)
 }

@@ -125,7 +125,8 @@ func produce(ctx context.Context, io streams, shared *clientFlags, flags *produc
 	if err != nil {
 		return err
 	}
-	cl, err := shared.client(ctx, append(opts, kgo.ProducerBatchMaxBytes(target.batchBytesMax))...)
+	var trouble connectTrouble
+	cl, err := shared.client(ctx, append(opts, kgo.ProducerBatchMaxBytes(target.batchBytesMax), kgo.WithHooks(&trouble))...)
 	if err != nil {
 		return err
 	}
@@ -134,8 +135,13 @@ func produce(ctx context.Context, io streams, shared *clientFlags, flags *produc
 	p := producer{flags: flags, topic: topic, headers: headers, client: cl, target: target}
 	started := time.Now()
 	bar := newProgress(io.err, io.out, "produced", total)
+	watching, unwatch := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { watchStall(watching, io.err, topic, cl.BufferedProduceRecords, p.produced.Load, &trouble) })
 	readErr := p.lines(ctx, input, bar)
 	flushErr := cl.Flush(ctx)
+	unwatch()
+	watch.Wait()
 	bar.finish()
 	if err := firstOf(p.failure(), readErr, flushErr); err != nil {
 		if ctx.Err() == nil {
