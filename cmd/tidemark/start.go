@@ -89,7 +89,13 @@ func start(ctx context.Context, io streams, flags *startFlags) error {
 	case err := <-ended:
 		return err
 	}
-	return <-ended
+	began := time.Now()
+	logger.Info("stopping")
+	err = <-ended
+	if err == nil {
+		logger.Info("stopped", slog.Int64("stop_ms", time.Since(began).Milliseconds()))
+	}
+	return err
 }
 
 func (f *startFlags) logger(io streams) (*slog.Logger, error) {
