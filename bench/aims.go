@@ -72,6 +72,17 @@ func valueOrNull(least, null float64) aim {
 	}
 }
 
+// ofRow compares with another row of ours.
+func ofRow(id string, least float64) aim {
+	return atLeast("of "+id, least, func(r *rowResult, all *report) (float64, bool) {
+		other := all.row(id)
+		if other == nil {
+			return 0, false
+		}
+		return measuredRatio(r.value(ours), other.value(ours))
+	})
+}
+
 func ofNullOrPageCache(least float64) aim {
 	return atLeast("of the lesser of null and page-cache write", least, func(r *rowResult, all *report) (float64, bool) {
 		return measuredRatio(r.value(ours), lesser(r.value(nullName), all.limit(func(l *limits) float64 { return l.PageCacheWrite })))
@@ -133,8 +144,8 @@ const (
 
 // judge compares a row with its peers and its aims, and says in words what is missed.
 func (r *rowResult) judge(of *row, all *report) (verdict string, missed []string) {
-	if r.Error != "" {
-		return verdictFailed, []string{r.Error}
+	if cause := r.Failed[ours]; cause != "" {
+		return verdictFailed, []string{cause}
 	}
 	verdict = verdictOK
 	for i := range of.aims {

@@ -138,7 +138,7 @@ func (l *boundedLoad) since(from time.Time) []time.Duration {
 
 // openFranz is a producer that has one request on its way and sends what has gathered meanwhile when that is answered.
 func openFranz(ctx context.Context, addr string) (sendRecord, func(), error) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(benchTopic), kgo.DisableIdempotentWrite(), kgo.ProducerLinger(0),
+	cl, err := kgo.NewClient(seeds(addr), kgo.DefaultProduceTopic(benchTopic), kgo.DisableIdempotentWrite(), kgo.ProducerLinger(0),
 		kgo.MaxProduceRequestsInflightPerBroker(1), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	if err != nil {
 		return nil, nil, err

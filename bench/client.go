@@ -17,6 +17,8 @@ const (
 type topic struct {
 	name       string
 	partitions int
+	replicas   int     // of each partition; 0 is 1
+	placement  []int32 // the brokers of every partition, the one to lead it first; nil leaves it to the peer
 	configs    map[string]*string
 }
 
@@ -25,7 +27,9 @@ type load struct {
 	topic       topic
 	recordBytes int
 	codec       codec
-	rate        int // records a second, evenly; 0 for as many as go
+	rate        int  // records a second, evenly; 0 for as many as go
+	acksAll     bool // acks=all; else acks=1
+	idempotent  bool // which wants acks=all
 }
 
 // codec is what a producer compresses with, by Kafka's name.

@@ -1,36 +1,88 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // franzClient is franz-go in this process.
 type franzClient struct{}
 
 func (franzClient) create(ctx context.Context, addr string, t topic) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	cl, err := kgo.NewClient(seeds(addr))
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	answer, err := kadm.NewClient(cl).CreateTopic(ctx, int32(t.partitions), 1, t.configs, t.name)
-	if err = errors.Join(err, answer.Err); err != nil {
+	if err := createTopic(ctx, cl, t); err != nil {
 		return fmt.Errorf("create topic %s: %w", t.name, err)
 	}
 	return nil
 }
 
+// createPatience is what the broker is told about how long a topic may take: ten thousand partitions of three replicas
+// are more than the usual 15 s on some.
+const createPatience = time.Minute
+
+func createTopic(ctx context.Context, cl *kgo.Client, t topic) error {
+	wanted := kmsg.NewCreateTopicsRequestTopic()
+	wanted.Topic = t.name
+	for _, key := range slices.Sorted(maps.Keys(t.configs)) {
+		config := kmsg.NewCreateTopicsRequestTopicConfig()
+		config.Name, config.Value = key, t.configs[key]
+		wanted.Configs = append(wanted.Configs, config)
+	}
+	if t.placement == nil {
+		wanted.NumPartitions, wanted.ReplicationFactor = int32(t.partitions), int16(max(t.replicas, 1))
+	} else {
+		wanted.NumPartitions, wanted.ReplicationFactor = -1, -1
+		for p := range t.partitions {
+			placed := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
+			placed.Partition, placed.Replicas = int32(p), t.placement
+			wanted.ReplicaAssignment = append(wanted.ReplicaAssignment, placed)
+		}
+	}
+	request := kmsg.NewPtrCreateTopicsRequest()
+	request.TimeoutMillis = int32(createPatience.Milliseconds())
+	request.Topics = append(request.Topics, wanted)
+	answer, err := request.RequestWith(ctx, cl)
+	if err != nil {
+		return err
+	}
+	for _, t := range answer.Topics {
+		if err := kerr.TypedErrorForCode(t.ErrorCode); err != nil {
+			return fmt.Errorf("%w (%s)", err, cmp.Or(deref(t.ErrorMessage), "no message"))
+		}
+	}
+	return nil
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// seeds is where a client begins: a broker's address, or several, separated by commas.
+func seeds(addr string) kgo.Opt { return kgo.SeedBrokers(strings.Split(addr, ",")...) }
+
 // createTopics makes many topics of one partition in one request.
 func createTopics(ctx context.Context, addr string, names []string) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	cl, err := kgo.NewClient(seeds(addr))
 	if err != nil {
 		return err
 	}
@@ -41,7 +93,7 @@ func createTopics(ctx context.Context, addr string, names []string) error {
 
 // endOffsets is the number of records that a topic has had.
 func endOffsets(ctx context.Context, addr, topic string) (int64, error) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	cl, err := kgo.NewClient(seeds(addr))
 	if err != nil {
 		return 0, err
 	}
@@ -55,15 +107,32 @@ func endOffsets(ctx context.Context, addr, topic string) (int64, error) {
 	return sum, nil
 }
 
-// produceOptions are those of every franz-go producer here: acks=1, no idempotence (NATS and the older tools have none),
-// batches as large as the broker takes.
+// linger is how long a producer waits for more records to send together.
+const linger = 5 * time.Millisecond
+
+// inFlight is how many produce requests are on their way to a broker at most: what every producer here has by default but
+// franz-go, which has one unless it is idempotent.
+const inFlight = 5
+
+// produceOptions are those of every franz-go producer here: no idempotence unless it is asked for (NATS and the older tools
+// have none), batches as large as the broker takes.
 func produceOptions(addr string, l load) ([]kgo.Opt, error) {
 	codec, err := l.codec.franz()
-	return []kgo.Opt{
-		kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(l.topic.name), kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite(),
-		kgo.ProducerLinger(5 * time.Millisecond), kgo.ProducerBatchMaxBytes(1_000_000), kgo.MaxBufferedRecords(1 << 20),
-		kgo.MaxBufferedBytes(64 << 20), kgo.ProducerBatchCompression(codec),
-	}, err
+	opts := []kgo.Opt{
+		seeds(addr), kgo.DefaultProduceTopic(l.topic.name), kgo.ProducerLinger(linger), kgo.ProducerBatchMaxBytes(1_000_000),
+		kgo.MaxBufferedRecords(1 << 20), kgo.MaxBufferedBytes(64 << 20), kgo.ProducerBatchCompression(codec), requiredAcks(l.acksAll),
+	}
+	if !l.idempotent {
+		opts = append(opts, kgo.DisableIdempotentWrite(), kgo.MaxProduceRequestsInflightPerBroker(inFlight))
+	}
+	return opts, err
+}
+
+func requiredAcks(all bool) kgo.Opt {
+	if all {
+		return kgo.RequiredAcks(kgo.AllISRAcks())
+	}
+	return kgo.RequiredAcks(kgo.LeaderAck())
 }
 
 func (franzClient) produce(ctx context.Context, addr string, l load) (*generator, error) {
@@ -97,7 +166,7 @@ func (franzClient) produce(ctx context.Context, addr string, l load) (*generator
 		values := payloads(l.recordBytes)
 		next := pace(l.rate)
 		for sent := 0; ctx.Err() == nil; {
-			for range next(sent) {
+			for range next(ctx, sent) {
 				cl.Produce(ctx, &kgo.Record{Value: values[sent%len(values)]}, done)
 				sent++
 			}
@@ -121,15 +190,15 @@ func (franzClient) produce(ctx context.Context, addr string, l load) (*generator
 
 // pace says how many records are to be sent now, given how many have been: whatever is due at rate, waiting 5 ms when
 // nothing is, or some at once, always, if rate is 0.
-func pace(rate int) func(sent int) int {
+func pace(rate int) func(ctx context.Context, sent int) int {
 	if rate == 0 {
-		return func(int) int { return 256 }
+		return func(context.Context, int) int { return 256 }
 	}
 	began := time.Now()
-	return func(sent int) int {
+	return func(ctx context.Context, sent int) int {
 		due := int(time.Since(began).Seconds() * float64(rate))
-		if due <= sent {
-			time.Sleep(5 * time.Millisecond)
+		if due <= sent && pause(ctx, 5*time.Millisecond) != nil {
+			return 0
 		}
 		return max(due-sent, 0)
 	}
@@ -149,7 +218,7 @@ func (c *franzConsumer) open() (*kgo.Client, error) {
 		start = kgo.NewOffset().AtEnd()
 	}
 	opts := []kgo.Opt{
-		kgo.SeedBrokers(c.addr), kgo.ConsumeTopics(c.topic), kgo.ConsumeResetOffset(start),
+		seeds(c.addr), kgo.ConsumeTopics(c.topic), kgo.ConsumeResetOffset(start),
 		kgo.FetchMaxPartitionBytes(1 << 20), kgo.FetchMaxBytes(50 << 20),
 	}
 	if c.group != "" {

@@ -19,14 +19,20 @@ type pipe struct {
 	close func() error
 }
 
-// kafkaPipe is a pipe of franz-go over the Kafka protocol, acks=1, no linger.
-func kafkaPipe(ctx context.Context, addr, topic string, received func([]byte)) (*pipe, error) {
+// pipeOptions are what a producer of the Kafka protocol is told.
+type pipeOptions struct {
+	acksAll bool // else acks=1
+	linger  time.Duration
+}
+
+// kafkaPipe is a pipe of franz-go over the Kafka protocol.
+func kafkaPipe(ctx context.Context, addr, topic string, o pipeOptions, received func([]byte)) (*pipe, error) {
 	consumer, err := (&franzConsumer{addr: addr, topic: topic}).open()
 	if err != nil {
 		return nil, err
 	}
-	producer, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(topic), kgo.RequiredAcks(kgo.LeaderAck()),
-		kgo.DisableIdempotentWrite(), kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	producer, err := kgo.NewClient(seeds(addr), kgo.DefaultProduceTopic(topic), requiredAcks(o.acksAll), kgo.DisableIdempotentWrite(),
+		kgo.MaxProduceRequestsInflightPerBroker(inFlight), kgo.ProducerLinger(o.linger), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	if err != nil {
 		consumer.Close()
 		return nil, err
@@ -74,18 +80,17 @@ func kafkaPipe(ctx context.Context, addr, topic string, received func([]byte)) (
 
 // latencies are gathered by the receiving side of a pipe.
 type latencies struct {
-	skip int // records of the warm-up
+	from time.Duration // when the warm-up is over: earlier records do not count
 
 	mu   sync.Mutex
 	base time.Time // the moment for which the first record was intended
-	seen int
 	all  []time.Duration
 	done chan struct{} // closed when total records have come
 	left int
 }
 
-func newLatencies(skip, total int) *latencies {
-	return &latencies{skip: skip, left: total, all: make([]time.Duration, 0, total), done: make(chan struct{})}
+func newLatencies(from time.Duration, total int) *latencies {
+	return &latencies{from: from, left: total, all: make([]time.Duration, 0, total), done: make(chan struct{})}
 }
 
 // received takes a value that holds for when it was intended, in nanoseconds after base.
@@ -93,8 +98,8 @@ func (l *latencies) received(value []byte) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.seen++; l.seen > l.skip {
-		l.all = append(l.all, now.Sub(l.base)-time.Duration(binary.BigEndian.Uint64(value)))
+	if due := time.Duration(binary.BigEndian.Uint64(value)); due >= l.from {
+		l.all = append(l.all, now.Sub(l.base)-due)
 	}
 	if l.left--; l.left == 0 {
 		close(l.done)
@@ -132,7 +137,7 @@ func sendEvenly(ctx context.Context, p *pipe, l *latencies, recordBytes, rate, t
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	base := l.begin()
+	base, warm := l.begin(), false
 	for i := range total {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -142,7 +147,8 @@ func sendEvenly(ctx context.Context, p *pipe, l *latencies, recordBytes, rate, t
 			pause := unix.NsecToTimespec(int64(wait))
 			_ = unix.Nanosleep(&pause, nil) // a signal may end it early: hence the loop
 		}
-		if i == l.skip {
+		if !warm && due >= l.from {
+			warm = true
 			if err := measured(); err != nil {
 				return err
 			}

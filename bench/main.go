@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	rows, err := chooseRows(o.rows)
+	rows, err := chooseRows(o)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fmt.Fprintf(out, "%d rows, planned: %s\n", len(rows), planned(rows, o).Round(time.Second))
 	if o.list {
 		for _, r := range rows {
-			fmt.Fprintf(out, "  %-14s %-48s %s\n", r.id, r.what, r.planned(o).Round(time.Second))
+			fmt.Fprintf(out, "  %-20s %-48s %s\n", r.id, r.what, r.planned(o).Round(time.Second))
 		}
 		return nil
 	}
@@ -118,8 +118,8 @@ func parseOptions(args []string) (*options, error) {
 	flags.StringVar(&o.rows, "rows", "", "rows to run, separated by commas; a name takes its variants too (B-P8 is B-P8/lz4 and so on); default: all")
 	flags.StringVar(&o.only, "peers", "", "peers to run beside tidemark, separated by commas, or none; default: those of each row")
 	flags.BoolVar(&o.full, "full", false, "the whole protocol: A B B A, more repeats, longer runs, memory touched before")
-	flags.DurationVar(&o.warmUp, "warm-up", 0, "load before a measurement (default 4s; 20s with -full)")
-	flags.DurationVar(&o.during, "measure", 0, "length of a measurement (default 8s; 60s with -full)")
+	flags.DurationVar(&o.warmUp, "warm-up", 0, "load before a measurement (default 1.5s; 20s with -full)")
+	flags.DurationVar(&o.during, "measure", 0, "length of a measurement (default 4s; 60s with -full)")
 	flags.IntVar(&o.repeats, "repeats", 0, "runs of each peer with -full (default 5)")
 	flags.StringVar(&o.results, "results", "results", "folder for the results as JSON; empty for none")
 	flags.BoolVar(&o.add, "add", false, "a series in parts: add these rows to those kept of the same commit, in place of their older runs")
@@ -138,7 +138,7 @@ func parseOptions(args []string) (*options, error) {
 
 // fill sets what the command line left open.
 func (o *options) fill() {
-	warmUp, during, repeats := 4*time.Second, 8*time.Second, 1
+	warmUp, during, repeats := 1500*time.Millisecond, 4*time.Second, 1
 	if o.full {
 		warmUp, during, repeats = 20*time.Second, 60*time.Second, 5
 	}
@@ -153,26 +153,34 @@ func (o *options) fill() {
 	}
 }
 
-// chooseRows takes the rows that a list of ids names, all of them if it is empty.
-func chooseRows(list string) ([]row, error) {
-	if list == "" {
-		return matrix, nil
+// chooseRows takes the rows that the command line names with their variants, all of them if it names none. What belongs to
+// the full protocol only is left out of a short one, unless it is named itself.
+func chooseRows(o *options) ([]row, error) {
+	if o.rows == "" {
+		return matching(o, func(*row) bool { return true }), nil
 	}
 	var chosen []row
-	for _, id := range strings.Split(list, ",") {
-		found := slices.Collect(func(yield func(row) bool) {
-			for _, r := range matrix {
-				if (r.id == id || strings.HasPrefix(r.id, id+"/")) && !yield(r) {
-					return
-				}
-			}
-		})
+	for _, id := range strings.Split(o.rows, ",") {
+		found := matching(o, func(r *row) bool { return r.id == id || strings.HasPrefix(r.id, id+"/") })
+		if exact := findRow(id); exact != nil && exact.onlyFull && len(found) == 0 {
+			found = []row{*exact}
+		}
 		if len(found) == 0 {
 			return nil, fmt.Errorf("no row is called %q; -list prints them", id)
 		}
 		chosen = append(chosen, found...)
 	}
 	return chosen, nil
+}
+
+// matching are the rows of the matrix that belong to the series and that something holds of.
+func matching(o *options, holds func(*row) bool) (rows []row) {
+	for i := range matrix {
+		if r := &matrix[i]; (o.full || !r.onlyFull) && holds(r) {
+			rows = append(rows, *r)
+		}
+	}
+	return rows
 }
 
 // choosePeers leaves rows those of their peers that a list names, all of them if it is empty.

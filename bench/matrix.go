@@ -18,12 +18,21 @@ type row struct {
 	recordBytes int
 	codec       codec
 	partitions  int
+	fewer       map[string]int // the partitions of peers that do not bear so many in the time of a short series
 	producers   int
 	rate        int // records a second
 
-	half    bool          // half of the usual warm-up and measurement: a variant of a row
-	windows int           // how often a run warms up and measures
-	beside  time.Duration // what a run takes beside, about
+	replicas int    // of each partition, on a cluster of so many brokers; 0 for a lone one
+	acksAll  bool   // acks=all
+	victim   victim // who is taken away
+	silent   bool   // it is not killed, but says nothing more
+	times    int    // how often it is done
+
+	half        bool          // half of the usual warm-up and measurement: a variant of a row
+	windows     int           // how often a run warms up and measures
+	beside      time.Duration // what a run takes beside, about
+	besideKafka time.Duration // what Kafka takes longer
+	onlyFull    bool          // it belongs to the full protocol only
 
 	run   func(context.Context, *stage) (measurement, error)
 	aims  []aim
@@ -56,8 +65,10 @@ var (
 	besideBoth = []string{kafkaName, natsName}
 )
 
-// matrix is what is measured; the ids are those of docs/performance.md.
-var matrix = []row{
+// matrix is what is measured, on one broker and then on three; the ids are those of docs/performance.md.
+var matrix = append(loneMatrix, clusterMatrix...)
+
+var loneMatrix = []row{
 	{
 		id: "B-P1", what: "produce 100 B, acks=1", unit: recordsPerSecond, peers: besideBoth, null: true,
 		recordBytes: 100, windows: 1, run: produceRow,
@@ -86,24 +97,29 @@ var matrix = []row{
 	latencyVariant("B-L1/10k", "end to end p99, 1 KiB, 10,000/s", 10000),
 	{
 		id: "B-C1", what: "tail 1 KiB, 3 groups", unit: mibPerSecond, peers: beside, null: true,
-		recordBytes: 1 << 10, windows: 1, beside: 2 * time.Second, run: tailRow,
+		recordBytes: 1 << 10, windows: 1, beside: time.Second, run: tailRow,
 		aims: []aim{ofNull(0.8), ofPeer(kafkaName, 1)},
 	},
 	{
 		id: "B-C2", what: "catch up 1 KiB, page cache", unit: mibPerSecond, peers: beside, null: true,
-		recordBytes: 1 << 10, windows: 1, beside: 5 * time.Second, run: catchUpRow,
+		recordBytes: 1 << 10, windows: 1, beside: 3 * time.Second, run: catchUpRow,
 		aims: []aim{ofNull(0.9), cpuAtMost(0.2), ofPeer(kafkaName, 1)},
 	},
-	toolReads("B-C2/rdkafka", rdkafkaName, 10*time.Second), toolReads("B-C2/java", javaName, 18*time.Second),
+	toolReads("B-C2/rdkafka", rdkafkaName, 7*time.Second), toolReads("B-C2/java", javaName, 14*time.Second),
 	{
 		id: "B-C3", what: "catch up 1 KiB, cold", unit: mibPerSecond, peers: beside, null: true,
-		recordBytes: 1 << 10, beside: 17 * time.Second, run: coldRow,
+		recordBytes: 1 << 10, beside: 11 * time.Second, run: coldRow,
 		aims: []aim{ofRawOrNull(0.7), ofPeer(kafkaName, 1)},
 	},
 	{
 		id: "B-S1", what: "50 MiB/s over 1,000 partitions", unit: recordsPerSecond, peers: beside,
 		recordBytes: 1 << 10, partitions: 1000, half: true, windows: 2, beside: 3 * time.Second, run: spreadRow,
 		aims: []aim{extraAtLeast(ofFewPartitions, 0.8)},
+	},
+	{
+		id: "B-S1/10k", what: "50 MiB/s over 10,000 partitions", unit: recordsPerSecond, peers: beside,
+		recordBytes: 1 << 10, partitions: 10_000, half: true, onlyFull: true, windows: 2, beside: 10 * time.Second, besideKafka: time.Minute, run: spreadRow,
+		aims: []aim{extraAtLeast(ofFewPartitions, 0.5)},
 	},
 	{
 		id: "B-S3", what: "create 1 topic of 1,000 partitions", unit: "partitions/s", peers: beside,
@@ -115,16 +131,16 @@ var matrix = []row{
 	},
 	{
 		id: "B-R1/empty", what: "start without topics", unit: milliseconds, less: true, peers: beside,
-		beside: 4 * time.Second, run: restartRow, aims: []aim{valueAtMost(300)},
+		beside: time.Second, run: restartRow, aims: []aim{valueAtMost(300)},
 	},
 	{
 		id: "B-R1", what: "clean restart, 1,000 partitions", unit: milliseconds, less: true, peers: beside,
-		recordBytes: 1 << 10, partitions: 1000, beside: 12 * time.Second, run: restartRow,
+		recordBytes: 1 << 10, partitions: 1000, beside: 8 * time.Second, run: restartRow,
 		aims: []aim{valueAtMost(3000), timeOfPeer(kafkaName, 0.2)},
 	},
 	{
 		id: "B-R2", what: "restart after kill -9, 100 partitions", unit: milliseconds, less: true, peers: beside,
-		recordBytes: 1 << 10, partitions: 100, beside: 15 * time.Second, run: killRow,
+		recordBytes: 1 << 10, partitions: 100, beside: 10 * time.Second, run: killRow,
 		aims: []aim{extraAtLeast(scannedMiBPerSecond, 1024)},
 	},
 	{
@@ -182,7 +198,7 @@ func codecRow(c codec) row {
 func fsyncVariant(id, what string, producers, partitions int) row {
 	r := row{
 		id: id, what: what, unit: mibPerSecond, peers: besideBoth, durable: true,
-		recordBytes: 1 << 10, producers: producers, partitions: partitions, windows: 1, beside: 2 * time.Second, run: fsyncRow,
+		recordBytes: 1 << 10, producers: producers, partitions: partitions, windows: 1, beside: time.Second, run: fsyncRow,
 		aims: []aim{p99OfRawRound(3), ofPeer(kafkaName, 1), ofPeer(natsName, 50)},
 	}
 	if producers == 1 {
@@ -197,7 +213,7 @@ func fsyncVariant(id, what string, producers, partitions int) row {
 func latencyVariant(id, what string, rate int) row {
 	return row{
 		id: id, what: what, unit: milliseconds, less: true, peers: besideBoth, recordBytes: 1 << 10, rate: rate, windows: 1,
-		beside: 2 * time.Second, run: latencyRow,
+		beside: time.Second, run: latencyRow,
 		aims: []aim{p50AtMost(0.4), valueAtMost(2), p999AtMost(6), timeOfPeer(kafkaName, 0.5)},
 	}
 }

@@ -35,7 +35,7 @@ func TestIntended(t *testing.T) {
 // TestLatenciesCountFromTheIntendedMoment is what keeps a stall from hiding: all records that it delays are late.
 func TestLatenciesCountFromTheIntendedMoment(t *testing.T) {
 	const rate, total = 1000, 30
-	l := newLatencies(10, total)
+	l := newLatencies(10*time.Millisecond, total)
 	var kept [][]byte
 	p := &pipe{send: func(value []byte) error { kept = append(kept, value); return nil }}
 	measured := 0

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -14,15 +15,15 @@ const ticksPerSecond = 100
 
 // meter takes stock of processor time: the broker's, the clients', and all that the machine has spent.
 type meter struct {
-	server  int   // process id
+	servers []int // process ids
 	clients []int // processes that are clients, beside this one
 
 	began                     time.Time
 	serverAt, clientAt, allAt float64 // seconds
 }
 
-func startMeter(server int, clients []int) (*meter, error) {
-	m := &meter{server: server, clients: clients}
+func startMeter(servers, clients []int) (*meter, error) {
+	m := &meter{servers: servers, clients: clients}
 	var err error
 	m.serverAt, m.clientAt, m.allAt, err = m.read()
 	m.began = time.Now()
@@ -38,20 +39,16 @@ func (m *meter) stop(into *measurement) error {
 	}
 	into.ServerCPU, into.ClientCPU = server-m.serverAt, client-m.clientAt
 	into.OthersCPU = max(all-m.allAt-into.ServerCPU-into.ClientCPU, 0)
-	into.PeakMiB, err = memoryMiB(m.server, "VmHWM")
+	into.PeakMiB, err = memoryMiB(m.servers, "VmHWM")
 	return err
 }
 
 func (m *meter) read() (server, client, all float64, err error) {
-	if server, err = cpuSeconds(m.server); err != nil {
+	if server, err = cpuSeconds(m.servers); err != nil {
 		return
 	}
-	for _, pid := range m.clients {
-		seconds, err := cpuSeconds(pid)
-		if err != nil {
-			return 0, 0, 0, err
-		}
-		client += seconds
+	if client, err = cpuSeconds(m.clients); err != nil {
+		return
 	}
 	var usage syscall.Rusage
 	if err = syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -66,13 +63,20 @@ func (m *meter) read() (server, client, all float64, err error) {
 	return
 }
 
-// cpuSeconds is the processor time that a process has used, user and system.
-func cpuSeconds(pid int) (float64, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
+// cpuSeconds is the processor time that processes have used together, user and system.
+func cpuSeconds(pids []int) (sum float64, err error) {
+	for _, pid := range pids {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return 0, err
+		}
+		seconds, err := processSeconds(string(stat))
+		if err != nil {
+			return 0, err
+		}
+		sum += seconds
 	}
-	return processSeconds(string(stat))
+	return sum, nil
 }
 
 // processSeconds reads user and system time out of the text of /proc/PID/stat.
@@ -108,28 +112,38 @@ func sumTicks(fields []string) (float64, error) {
 	return float64(sum) / ticksPerSecond, nil
 }
 
-// memoryMiB is a figure of /proc/PID/status: VmRSS is what a process has in memory, VmHWM the most it ever had.
-func memoryMiB(pid int, figure string) (float64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
+// memoryMiB is the sum over processes of a figure of /proc/PID/status: VmRSS is what a process has in memory, VmHWM the
+// most it ever had.
+func memoryMiB(pids []int, figure string) (sum float64, err error) {
+	for _, pid := range pids {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			return 0, err
+		}
+		kib, found := kibOf(string(status), figure)
+		if !found {
+			return 0, fmt.Errorf("/proc/%d/status has no %s", pid, figure)
+		}
+		sum += kib / 1024
 	}
-	for line := range strings.Lines(string(status)) {
-		var kib float64
+	return sum, nil
+}
+
+// kibOf finds a line like "VmRSS:  1234 kB".
+func kibOf(text, figure string) (kib float64, found bool) {
+	for line := range strings.Lines(text) {
 		if n, _ := fmt.Sscanf(line, figure+": %f kB", &kib); n == 1 {
-			return kib / 1024, nil
+			return kib, true
 		}
 	}
-	return 0, fmt.Errorf("/proc/%d/status has no %s", pid, figure)
+	return 0, false
 }
 
 // parseAvailable finds MemAvailable in the text of /proc/meminfo, in bytes.
 func parseAvailable(meminfo string) (int64, error) {
-	for line := range strings.Lines(meminfo) {
-		var kib int64
-		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); n == 1 {
-			return kib << 10, nil
-		}
+	kib, found := kibOf(meminfo, "MemAvailable")
+	if !found {
+		return 0, errors.New("/proc/meminfo has no MemAvailable")
 	}
-	return 0, fmt.Errorf("/proc/meminfo has no MemAvailable")
+	return int64(kib) << 10, nil
 }

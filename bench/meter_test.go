@@ -14,7 +14,7 @@ func TestProcessSeconds(t *testing.T) {
 	if _, err := processSeconds("7 (a) S 1"); err == nil {
 		t.Error("a line that is too short is taken")
 	}
-	if _, err := cpuSeconds(os.Getpid()); err != nil {
+	if _, err := cpuSeconds([]int{os.Getpid()}); err != nil {
 		t.Error(err)
 	}
 }
@@ -30,11 +30,11 @@ func TestBusySeconds(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
-	rss, err := memoryMiB(os.Getpid(), "VmRSS")
+	rss, err := memoryMiB([]int{os.Getpid()}, "VmRSS")
 	if err != nil || rss <= 0 {
 		t.Errorf("this process has %v MiB, %v", rss, err)
 	}
-	peak, err := memoryMiB(os.Getpid(), "VmHWM")
+	peak, err := memoryMiB([]int{os.Getpid()}, "VmHWM")
 	if err != nil || peak <= 0 {
 		t.Errorf("this process had %v MiB, %v", peak, err)
 	}

@@ -18,7 +18,7 @@ type natsClient struct{}
 const natsPending = 4096
 
 func natsConnect(addr string) (*nats.Conn, jetstream.JetStream, error) {
-	conn, err := nats.Connect("nats://" + addr)
+	conn, err := nats.Connect(addr) // several addresses are separated by commas
 	if err != nil {
 		return nil, nil, err
 	}
@@ -35,7 +35,7 @@ func (natsClient) create(ctx context.Context, addr string, t topic) error {
 	}
 	defer conn.Close()
 	_, err = js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: t.name, Subjects: []string{t.name + ".*"}, Storage: jetstream.FileStorage, Replicas: 1,
+		Name: t.name, Subjects: []string{t.name + ".*"}, Storage: jetstream.FileStorage, Replicas: max(t.replicas, 1),
 	})
 	return err
 }
@@ -78,7 +78,7 @@ func (natsClient) produce(ctx context.Context, addr string, l load) (*generator,
 }
 
 // natsPipe sends into a stream and receives from it in order, for the latency rows.
-func natsPipe(ctx context.Context, addr, topic string, received func([]byte)) (*pipe, error) {
+func natsPipe(ctx context.Context, addr, topic string, _ pipeOptions, received func([]byte)) (*pipe, error) {
 	sender, js, err := natsConnect(addr)
 	if err != nil {
 		return nil, err

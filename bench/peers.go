@@ -1,17 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/tidemark-io/tidemark/compat"
@@ -36,10 +31,10 @@ type peer interface {
 	durableTopic() map[string]*string
 }
 
-// broker is one that runs. Stop after Kill does nothing.
+// broker is one that runs, or several that are one cluster. Stop after Kill does nothing.
 type broker interface {
-	addr() string
-	PID() int
+	addr() string // what clients begin with: host:port, separated by commas if it is several
+	pids() []int
 	Stop() error
 	Kill()
 }
@@ -47,7 +42,7 @@ type broker interface {
 type tidemark struct{}
 
 func (tidemark) name() string            { return ours }
-func (tidemark) overhead() time.Duration { return 2 * time.Second }
+func (tidemark) overhead() time.Duration { return time.Second }
 func (tidemark) durableTopic() map[string]*string {
 	return map[string]*string{"log.flush.acks": new("true")}
 }
@@ -63,11 +58,12 @@ func (tidemark) start(_ context.Context, home string, _ bool) (broker, error) {
 type ourBroker struct{ *compat.Broker }
 
 func (b ourBroker) addr() string { return b.Addr }
+func (b ourBroker) pids() []int  { return []int{b.PID()} }
 
 type apacheKafka struct{ kafka *compat.Kafka }
 
 func (apacheKafka) name() string            { return kafkaName }
-func (apacheKafka) overhead() time.Duration { return 11 * time.Second }
+func (apacheKafka) overhead() time.Duration { return 7 * time.Second }
 func (apacheKafka) durableTopic() map[string]*string {
 	return map[string]*string{"flush.messages": new("1")}
 }
@@ -84,12 +80,13 @@ func (k apacheKafka) start(_ context.Context, home string, _ bool) (broker, erro
 type kafkaBroker struct{ *compat.KafkaBroker }
 
 func (b kafkaBroker) addr() string { return b.Addr }
+func (b kafkaBroker) pids() []int  { return []int{b.PID()} }
 
 // natsServer is NATS with JetStream, its storage in files, by the path of its program.
 type natsServer struct{ path string }
 
 func (natsServer) name() string                     { return natsName }
-func (natsServer) overhead() time.Duration          { return 2 * time.Second }
+func (natsServer) overhead() time.Duration          { return time.Second }
 func (natsServer) durableTopic() map[string]*string { return nil }
 
 func (n natsServer) start(ctx context.Context, home string, durable bool) (broker, error) {
@@ -105,15 +102,11 @@ func (n natsServer) start(ctx context.Context, home string, durable bool) (broke
 	if err != nil {
 		return nil, err
 	}
-	// The server is ready a moment after it names its port.
-	for range 500 {
-		if conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.address); err == nil {
-			return p, conn.Close()
-		}
-		time.Sleep(10 * time.Millisecond)
+	if err := awaitListening(ctx, p.address); err != nil { // it is ready a moment after it names its port
+		p.Kill()
+		return nil, fmt.Errorf("start nats-server: %w", err)
 	}
-	p.Kill()
-	return nil, fmt.Errorf("nats-server does not answer at %s", p.address)
+	return p, nil
 }
 
 var natsListens = regexp.MustCompile(`Listening for client connections on (\S+)`)
@@ -135,73 +128,3 @@ func (nullPeer) start(ctx context.Context, _ string, _ bool) (broker, error) {
 
 // childListens is the first line of this program where it is the other side of something.
 var childListens = regexp.MustCompile(`^listening on (\S+)$`)
-
-// process is a server of which no more is known than where it listens.
-type process struct {
-	cmd     *exec.Cmd
-	address string
-}
-
-// startProcess starts a server and waits until a line of its output says where it listens.
-func startProcess(cmd *exec.Cmd, listens *regexp.Regexp) (*process, error) {
-	out, in, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	cmd.Stdout, cmd.Stderr = in, in
-	if err := errors.Join(cmd.Start(), in.Close()); err != nil {
-		return nil, errors.Join(err, out.Close())
-	}
-	lines := bufio.NewScanner(out)
-	var said []string
-	for lines.Scan() {
-		if match := listens.FindStringSubmatch(lines.Text()); match != nil {
-			go func() { // what else it prints must not block it
-				for lines.Scan() {
-				}
-				out.Close()
-			}()
-			return &process{cmd, match[1]}, nil
-		}
-		said = append(said, lines.Text())
-	}
-	return nil, fmt.Errorf("%s ended before it listened: %w\n%s", cmd.Path, errors.Join(cmd.Wait(), out.Close()), strings.Join(said, "\n"))
-}
-
-func (p *process) addr() string { return p.address }
-func (p *process) PID() int     { return p.cmd.Process.Pid }
-
-// Stop asks the server to end, and kills it when it has not after ten seconds.
-func (p *process) Stop() error {
-	if p.cmd.ProcessState != nil {
-		return nil
-	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	kill := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() })
-	_ = p.cmd.Wait() // a signal is how it is meant to end
-	if !kill.Stop() {
-		return fmt.Errorf("%s did not end within 10 s of SIGTERM", p.cmd.Path)
-	}
-	return nil
-}
-
-func (p *process) Kill() {
-	if p.cmd.ProcessState == nil {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
-	}
-}
-
-// withBroker starts the stage's broker, does something with it and stops it.
-func (s *stage) withBroker(ctx context.Context, do func(broker) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	b, err := s.peer.start(ctx, s.home, s.row.durable)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(b), b.Stop())
-}

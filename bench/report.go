@@ -34,18 +34,45 @@ type report struct {
 
 // rowResult is a row's runs in the order in which they were made, by peer.
 type rowResult struct {
-	ID    string                   `json:"id"`
-	Unit  string                   `json:"unit"`
-	Runs  map[string][]measurement `json:"runs"`
-	Took  float64                  `json:"took_s"`
-	Error string                   `json:"error,omitempty"`
+	ID   string                   `json:"id"`
+	Unit string                   `json:"unit"`
+	Runs map[string][]measurement `json:"runs"`
+	Took float64                  `json:"took_s"`
+	// Failed are the peers that could not be measured, with the cause.
+	Failed map[string]string `json:"failed,omitempty"`
 }
+
+func newRowResult(r *row) rowResult {
+	return rowResult{ID: r.id, Unit: r.unit, Runs: map[string][]measurement{}, Failed: map[string]string{}}
+}
+
+// add takes a run, or why there is none.
+func (r *rowResult) add(peer string, m measurement, err error) {
+	if err != nil {
+		r.Failed[peer] = err.Error()
+		return
+	}
+	r.Runs[peer] = append(r.Runs[peer], m)
+}
+
+// failed says whether any peer could not be measured.
+func (r *rowResult) failed() bool { return len(r.Failed) > 0 }
 
 func newReport(ctx context.Context, o *options) *report {
 	return &report{
 		Commit: commit(ctx), Time: time.Now().UTC().Format(time.RFC3339), Processors: runtime.NumCPU(), Congestion: congestionControl(),
 		Full: o.full, WarmUp: o.warmUp.Seconds(), During: o.during.Seconds(),
 	}
+}
+
+// row is the result of a row, nil where it was not run.
+func (r *report) row(id string) *rowResult {
+	for i := range r.Rows {
+		if r.Rows[i].ID == id {
+			return &r.Rows[i]
+		}
+	}
+	return nil
 }
 
 // median is the middle of a figure over a peer's runs; 0 where there is none.
@@ -87,7 +114,9 @@ func (r *report) limit(figure func(*limits) float64) float64 {
 func (r *rowResult) line(of *row) string {
 	parts := []string{}
 	for _, peer := range append(of.names(), nullName) {
-		if len(r.Runs[peer]) > 0 {
+		if cause := r.Failed[peer]; cause != "" {
+			parts = append(parts, peer+" failed: "+cause)
+		} else if len(r.Runs[peer]) > 0 {
 			parts = append(parts, peer+" "+span(each(r.Runs[peer], valueOf)))
 		}
 	}
@@ -150,7 +179,7 @@ func (r *report) printRows(w io.Writer) {
 		raw, _ := one.ofRaw(ours)
 		line := []string{one.ID, of.what, one.Unit}
 		for _, peer := range []string{ours, kafkaName, natsName} {
-			line = append(line, span(each(one.Runs[peer], valueOf)))
+			line = append(line, one.cell(peer))
 		}
 		for _, peer := range []string{kafkaName, natsName, nullName} {
 			line = append(line, figure(ratio(one.value(ours), one.value(peer))))
@@ -171,6 +200,14 @@ func (r *report) printRows(w io.Writer) {
 	t.print(w)
 }
 
+// cell is what a peer reached: of one that failed at last what it reached before.
+func (r *rowResult) cell(peer string) string {
+	if len(r.Runs[peer]) == 0 && r.Failed[peer] != "" {
+		return verdictFailed
+	}
+	return span(each(r.Runs[peer], valueOf))
+}
+
 // printMissed lists, below the table, what is short or lost, and why.
 func (r *report) printMissed(w io.Writer) {
 	for i := range r.Rows {
@@ -179,8 +216,13 @@ func (r *report) printMissed(w io.Writer) {
 		if of == nil {
 			continue
 		}
+		for _, peer := range append(of.names(), nullName) {
+			if cause := one.Failed[peer]; cause != "" {
+				fmt.Fprintf(w, "- %s, %s failed: %s\n", one.ID, peer, strings.Join(strings.Fields(cause), " "))
+			}
+		}
 		verdict, missed := one.judge(of, r)
-		if verdict == verdictOK {
+		if verdict == verdictOK || len(one.Runs[ours]) == 0 {
 			continue
 		}
 		why := one.cause(of, r.Processors)

@@ -22,7 +22,7 @@ func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		of      row
 		runs    map[string][]measurement
-		err     string
+		failed  string
 		verdict string
 		missed  string
 	}{
@@ -34,9 +34,9 @@ func TestJudge(t *testing.T) {
 		"less, met":    {less, map[string][]measurement{ours: runs(200), kafkaName: runs(2000)}, "", verdictOK, ""},
 		"less, missed": {less, map[string][]measurement{ours: runs(400), kafkaName: runs(2100)}, "", verdictShort, "value ≤ 300, is 400"},
 		"less, lost":   {less, map[string][]measurement{ours: runs(250), kafkaName: runs(200)}, "", verdictLost, "of kafka ≤ 0.2, is 1.25; kafka is better: 200 against 250"},
-		"failed":       {more, nil, "kafka: no", verdictFailed, "kafka: no"},
+		"failed":       {more, nil, "it ended", verdictFailed, "it ended"},
 	} {
-		r := rowResult{ID: c.of.id, Runs: c.runs, Error: c.err}
+		r := rowResult{ID: c.of.id, Runs: c.runs, Failed: map[string]string{ours: c.failed}}
 		verdict, missed := r.judge(&c.of, &report{})
 		if verdict != c.verdict || strings.Join(missed, "; ") != c.missed {
 			t.Errorf("%s: %s, %q; want %s, %q", name, verdict, missed, c.verdict, c.missed)
@@ -128,13 +128,14 @@ func TestPrint(t *testing.T) {
 			}},
 			{ID: "B-L1/1k", Unit: milliseconds, Runs: map[string][]measurement{ours: {{Value: 1, P50: 0.3, P99: 1, P999: 3}}}},
 			{ID: "B-R2", Unit: milliseconds, Runs: map[string][]measurement{ours: {{Value: 100, Extra: map[string]float64{scannedMiBPerSecond: 2000}}}}},
-			{ID: "B-S3", Error: "kafka: did not start"},
+			{ID: "B-S3", Failed: map[string]string{ours: "no port is free"}},
+			{ID: "B-F2", Runs: map[string][]measurement{ours: runs(90)}, Failed: map[string]string{kafkaName: "did not start\nat all"}},
 		},
 	}
 	var out strings.Builder
 	r.print(&out)
 	for _, want := range []string{
-		"1,100 [1,000–1,200]", "**lost**", "kafka is better: 1500 against 1100", "**failed**", "did not start", "| B-L1/1k ", "2,000", "page-cache write", "| B-P1            | 1.6 ",
+		"1,100 [1,000–1,200]", "**lost**", "kafka is better: 1500 against 1100", "**failed**", "no port is free", "B-F2, kafka failed: did not start at all", "| B-L1/1k ", "2,000", "page-cache write", "| B-P1            | 1.6 ",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("there is no %q in\n%s", want, out.String())
@@ -158,7 +159,7 @@ func TestPrint(t *testing.T) {
 	for _, one := range joined.Rows {
 		ids = append(ids, one.ID)
 	}
-	if got := strings.Join(ids, " "); got != "B-P1 B-P2 B-L1/1k B-S3 B-R2" || joined.Rows[0].Took != 7 || len(joined.Limits) != 2 {
+	if got := strings.Join(ids, " "); got != "B-P1 B-P2 B-L1/1k B-S3 B-R2 B-F2" || joined.Rows[0].Took != 7 || len(joined.Limits) != 2 {
 		t.Errorf("two parts make %s, the newer of them %+v", got, joined.Rows[0])
 	}
 	if err := os.WriteFile(filepath.Join(dir, "bad.json"), []byte("{"), 0o600); err != nil {

@@ -6,34 +6,34 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 )
 
-// fill produces at least this many bytes into a new topic and returns how many records it has then.
+// fill makes a topic, produces at least this many bytes into it and returns how many records it has then.
 func (s *stage) fill(ctx context.Context, b broker, t topic, bytes int64) (int64, error) {
-	var client franzClient
-	if err := client.create(ctx, b.addr(), t); err != nil {
+	if err := (franzClient{}).create(ctx, b.addr(), t); err != nil {
 		return 0, err
 	}
-	g, err := client.produce(ctx, b.addr(), load{topic: t, recordBytes: s.row.recordBytes})
+	return s.produce(ctx, b, load{topic: t, recordBytes: s.row.recordBytes}, bytes)
+}
+
+// produce is fill with a topic that is there, by a given load.
+func (s *stage) produce(ctx context.Context, b broker, l load, bytes int64) (int64, error) {
+	g, err := franzClient{}.produce(ctx, b.addr(), l)
 	if err != nil {
 		return 0, err
 	}
-	for {
+	err = poll(ctx, 10*time.Millisecond, func(ctx context.Context) (bool, error) {
 		n, err := g.count(ctx)
-		if err == nil && n*int64(s.row.recordBytes) < bytes {
-			err = pause(ctx, 10*time.Millisecond)
-			if err == nil {
-				continue
-			}
-		}
-		if err = errors.Join(err, g.stop()); err != nil {
-			return 0, err
-		}
-		return endOffsets(ctx, b.addr(), t.name)
+		return n*int64(s.row.recordBytes) >= bytes, err
+	})
+	if err = errors.Join(err, g.stop()); err != nil {
+		return 0, err
 	}
+	return endOffsets(ctx, b.addr(), l.topic.name)
 }
 
 // fillBytes is how much there is to read: enough for the window of a fast client without being read twice too often.
@@ -84,7 +84,7 @@ func toolReadRow(ctx context.Context, s *stage) (m measurement, err error) {
 		if _, err := s.tools.consume(ctx, s.row.client, b.addr(), t, records); err != nil {
 			return err
 		}
-		meter, err := startMeter(b.PID(), nil)
+		meter, err := startMeter(b.pids(), nil)
 		if err != nil {
 			return err
 		}
@@ -163,21 +163,11 @@ func tellRead(ctx context.Context, consumed, produced *generator, m *measurement
 
 // awaitGroups returns when each of the groups has read something.
 func awaitGroups(ctx context.Context, groups []*franzConsumer) error {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
-		waiting := 0
-		for _, c := range groups {
-			if c.records.Load() == 0 {
-				waiting++
-			}
-		}
-		if waiting == 0 {
-			return nil
-		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return err
-		}
-	}
-	return errors.New("a group has read nothing for 30 s")
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("a group has read nothing for %s", startPatience))
+	defer cancel()
+	return poll(ctx, 20*time.Millisecond, func(context.Context) (bool, error) {
+		return !slices.ContainsFunc(groups, func(c *franzConsumer) bool { return c.records.Load() == 0 }), nil
+	})
 }
 
 // coldRow reads a topic once from the disk; what the disk gives without a broker is measured on the same files, before and
@@ -219,7 +209,7 @@ func coldRow(ctx context.Context, s *stage) (m measurement, err error) {
 }
 
 func (s *stage) readOnce(ctx context.Context, b broker, records int64, m *measurement) error {
-	meter, err := startMeter(b.PID(), nil)
+	meter, err := startMeter(b.pids(), nil)
 	if err != nil {
 		return err
 	}

@@ -4,22 +4,69 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // produceRow is a load as fast as its client goes.
 func produceRow(ctx context.Context, s *stage) (m measurement, err error) {
 	return m, s.withBroker(ctx, func(b broker) error {
-		l := load{topic: topic{name: benchTopic, partitions: benchPartitions}, recordBytes: s.row.recordBytes, codec: s.row.codec}
-		if err := s.client.create(ctx, b.addr(), l.topic); err != nil {
+		l := s.load(s.topic(benchTopic, benchPartitions))
+		if err := s.create(ctx, b, l.topic); err != nil {
 			return err
 		}
-		g, err := s.client.produce(ctx, b.addr(), l)
-		if err != nil {
-			return err
-		}
-		return errors.Join(s.window(ctx, b, g, &m), g.stop())
+		return s.loaded(ctx, b, l, &m)
 	})
+}
+
+// topic is one that the row's records go to.
+func (s *stage) topic(name string, partitions int) topic {
+	t := topic{name: name, partitions: partitions, replicas: s.row.replicas}
+	if t.replicas > 1 {
+		t.configs = map[string]*string{"min.insync.replicas": new("2")}
+	}
+	if s.trio != nil { // which other rows use too
+		t.name = strings.ReplaceAll(s.row.id, "/", "-") + "-" + name
+	}
+	return t
+}
+
+// create makes a topic, and waits until all of its replicas are in sync where it has several. A cluster that has just lost a
+// broker may want to be asked again.
+func (s *stage) create(ctx context.Context, b broker, t topic) error {
+	if s.trio == nil || s.peer.name() == natsName {
+		return s.client.create(ctx, b.addr(), t)
+	}
+	err := poll(ctx, 100*time.Millisecond, func(ctx context.Context) (bool, error) {
+		err := s.client.create(ctx, b.addr(), t)
+		if kerr.IsRetriable(err) {
+			return false, nil
+		}
+		if errors.Is(err, kerr.TopicAlreadyExists) { // by an attempt whose outcome was not known
+			err = nil
+		}
+		return true, err
+	})
+	if err != nil {
+		return err
+	}
+	return s.trio.awaitInSync(ctx, t.name)
+}
+
+// load is what the row's producer does.
+func (s *stage) load(t topic) load {
+	return load{topic: t, recordBytes: s.row.recordBytes, codec: s.row.codec, acksAll: s.row.acksAll}
+}
+
+// loaded measures a load.
+func (s *stage) loaded(ctx context.Context, b broker, l load, m *measurement) error {
+	g, err := s.client.produce(ctx, b.addr(), l)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.window(ctx, b, g, m), g.stop())
 }
 
 // window lets a load run for the warm-up, from its first answer on, and then measures it.
@@ -34,7 +81,7 @@ func (s *stage) window(ctx context.Context, b broker, g *generator, m *measureme
 	if err != nil {
 		return err
 	}
-	meter, err := startMeter(b.PID(), g.pids)
+	meter, err := startMeter(b.pids(), g.pids)
 	if err != nil {
 		return err
 	}
@@ -60,30 +107,12 @@ const startPatience = 30 * time.Second
 
 // awaitFirst returns when a load has had its first answer.
 func (g *generator) awaitFirst(ctx context.Context) error {
-	for deadline := time.Now().Add(startPatience); ; {
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("nothing was answered within %s", startPatience))
+	defer cancel()
+	return poll(ctx, 20*time.Millisecond, func(ctx context.Context) (bool, error) {
 		n, err := g.count(ctx)
-		if err != nil || n > 0 {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("nothing was answered within %s", startPatience)
-		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return err
-		}
-	}
-}
-
-// pause waits, and ends early with an error when the context does.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+		return n > 0, err
+	})
 }
 
 // The load of B-P9: each producer may have fsyncPending records of 1 KiB unanswered, half of them on their way and half
@@ -144,15 +173,13 @@ func spreadRow(ctx context.Context, s *stage) (m measurement, err error) {
 		for _, t := range []struct {
 			topic topic
 			into  *measurement
-		}{{topic{name: "few", partitions: benchPartitions}, &few}, {topic{name: "many", partitions: s.row.partitions}, &m}} {
-			if err := s.client.create(ctx, b.addr(), t.topic); err != nil {
+		}{{s.topic("few", benchPartitions), &few}, {s.topic("many", s.row.partitions), &m}} {
+			if err := s.create(ctx, b, t.topic); err != nil {
 				return err
 			}
-			g, err := s.client.produce(ctx, b.addr(), load{topic: t.topic, recordBytes: s.row.recordBytes, rate: spreadRate})
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(s.window(ctx, b, g, t.into), g.stop()); err != nil {
+			l := s.load(t.topic)
+			l.rate = spreadRate
+			if err := s.loaded(ctx, b, l, t.into); err != nil {
 				return err
 			}
 		}
@@ -165,43 +192,48 @@ func spreadRow(ctx context.Context, s *stage) (m measurement, err error) {
 // latencyRow sends at a fixed rate and measures from the moment for which each record was intended until a consumer has it.
 func latencyRow(ctx context.Context, s *stage) (m measurement, err error) {
 	return m, s.withBroker(ctx, func(b broker) error {
-		if err := s.client.create(ctx, b.addr(), topic{name: benchTopic, partitions: 1}); err != nil {
-			return err
-		}
-		skip, total := int(s.warmUp().Seconds()*float64(s.row.rate)), int((s.warmUp()+s.during()).Seconds()*float64(s.row.rate))
-		l := newLatencies(skip, total)
-		open := kafkaPipe
-		if s.peer.name() == natsName {
-			open = natsPipe
-		}
-		p, err := open(ctx, b.addr(), benchTopic, l.received)
-		if err != nil {
-			return err
-		}
-		// The consumer waits for records before there are any. What it takes to get there is nobody's latency.
-		if err := pause(ctx, time.Second); err != nil {
-			return errors.Join(err, p.close())
-		}
-		var meter *meter
-		err = sendEvenly(ctx, p, l, s.row.recordBytes, s.row.rate, total, func() (err error) {
-			meter, err = startMeter(b.PID(), nil)
-			return err
-		})
-		if err == nil {
-			err = l.await(ctx)
-		}
-		if err == nil {
-			err = meter.stop(&m)
-		}
-		if err = errors.Join(err, p.close()); err != nil {
-			return err
-		}
-		took := l.sorted()
-		m.moved(int64(len(took)), s.row)
-		m.P50, m.P99, m.P999 = quantile(took, 0.5), quantile(took, 0.99), quantile(took, 0.999)
-		m.Value = m.P99
-		return nil
+		return s.latency(ctx, b, s.topic(benchTopic, 1), s.row.rate, 0, &m)
 	})
+}
+
+// latency makes a topic and sends so many records a second through it.
+func (s *stage) latency(ctx context.Context, b broker, t topic, rate int, linger time.Duration, m *measurement) error {
+	if err := s.create(ctx, b, t); err != nil {
+		return err
+	}
+	total := int((s.warmUp() + s.during()).Seconds() * float64(rate))
+	l := newLatencies(s.warmUp(), total)
+	open := kafkaPipe
+	if s.peer.name() == natsName {
+		open = natsPipe
+	}
+	p, err := open(ctx, b.addr(), t.name, pipeOptions{acksAll: s.row.acksAll, linger: linger}, l.received)
+	if err != nil {
+		return err
+	}
+	// The consumer waits for records before there are any. What it takes to get there is nobody's latency.
+	if err := pause(ctx, time.Second); err != nil {
+		return errors.Join(err, p.close())
+	}
+	var meter *meter
+	err = sendEvenly(ctx, p, l, s.row.recordBytes, rate, total, func() (err error) {
+		meter, err = startMeter(b.pids(), nil)
+		return err
+	})
+	if err == nil {
+		err = l.await(ctx)
+	}
+	if err == nil {
+		err = meter.stop(m)
+	}
+	if err = errors.Join(err, p.close()); err != nil {
+		return err
+	}
+	took := l.sorted()
+	m.moved(int64(len(took)), s.row)
+	m.P50, m.P99, m.P999 = quantile(took, 0.5), quantile(took, 0.99), quantile(took, 0.999)
+	m.Value = m.P99
+	return nil
 }
 
 // lateness is how long the last record may take before a latency row gives up.

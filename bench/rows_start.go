@@ -34,7 +34,7 @@ func createTopicsRow(ctx context.Context, s *stage) (m measurement, err error) {
 
 // timed measures something that is done n times, in n a second.
 func (s *stage) timed(b broker, m *measurement, n int, do func() error) error {
-	meter, err := startMeter(b.PID(), nil)
+	meter, err := startMeter(b.pids(), nil)
 	if err != nil {
 		return err
 	}
@@ -133,9 +133,9 @@ func (s *stage) startAgain(ctx context.Context, m *measurement) error {
 		took := time.Since(began)
 		m.Seconds, m.Value = took.Seconds(), float64(took.Microseconds())/1e3
 		var err error
-		m.ServerCPU, err = cpuSeconds(b.PID())
+		m.ServerCPU, err = cpuSeconds(b.pids())
 		if err == nil {
-			m.PeakMiB, err = memoryMiB(b.PID(), "VmHWM")
+			m.PeakMiB, err = memoryMiB(b.pids(), "VmHWM")
 		}
 		return err
 	})
@@ -143,7 +143,7 @@ func (s *stage) startAgain(ctx context.Context, m *measurement) error {
 
 // answers returns when a broker has answered a request.
 func answers(ctx context.Context, addr string) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	cl, err := kgo.NewClient(seeds(addr))
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func memoryRow(ctx context.Context, s *stage) (m measurement, err error) {
 		if err := pause(ctx, settling); err != nil {
 			return err
 		}
-		empty, err := memoryMiB(b.PID(), "VmRSS")
+		empty, err := memoryMiB(b.pids(), "VmRSS")
 		if err != nil {
 			return err
 		}
@@ -172,21 +172,21 @@ func memoryRow(ctx context.Context, s *stage) (m measurement, err error) {
 			if err := pause(ctx, settling); err != nil {
 				return err
 			}
-			if m.Value, err = memoryMiB(b.PID(), "VmRSS"); err != nil {
+			if m.Value, err = memoryMiB(b.pids(), "VmRSS"); err != nil {
 				return err
 			}
 			m.tell(kibPerPartition, (m.Value-empty)*1024/float64(n))
 		}
-		before, err := cpuSeconds(b.PID())
+		before, err := cpuSeconds(b.pids())
 		if err != nil {
 			return err
 		}
 		if err := pause(ctx, settling); err != nil {
 			return err
 		}
-		after, err := cpuSeconds(b.PID())
+		after, err := cpuSeconds(b.pids())
 		m.tell(idleCorePercent, (after-before)/settling.Seconds()*100)
-		peak, peakErr := memoryMiB(b.PID(), "VmHWM")
+		peak, peakErr := memoryMiB(b.pids(), "VmHWM")
 		m.PeakMiB = peak
 		return errors.Join(err, peakErr)
 	})

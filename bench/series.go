@@ -20,6 +20,24 @@ type stage struct {
 	tools   tools
 	home    string // empty, and removed afterwards
 	options *options
+
+	trio   *trio              // the cluster that runs already, for rows of three brokers; else nil
+	values map[string]float64 // what rows have measured on it so far, by their ids
+}
+
+// withBroker does something with the stage's cluster, or with a broker that it starts and stops.
+func (s *stage) withBroker(ctx context.Context, do func(broker) error) error {
+	if s.trio != nil {
+		return do(s.trio)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b, err := s.peer.start(ctx, s.home, s.row.durable)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(b), b.Stop())
 }
 
 func (s *stage) warmUp() time.Duration { return s.row.window(s.options.warmUp) }
@@ -52,6 +70,12 @@ func order(peers []string, o *options) []string {
 // names are the peers of a row, tidemark first.
 func (r *row) names() []string { return append([]string{ours}, r.peers...) }
 
+// besides says whether a row runs against a peer.
+func (r *row) besides(peer string) bool { return slices.Contains(r.names(), peer) }
+
+// trio says whether a row wants three brokers.
+func (r *row) trio() bool { return r.replicas > 1 }
+
 // nulls is how often a row is run against the null broker: once, or before and after its runs.
 func (r *row) nulls(o *options) int {
 	switch {
@@ -64,19 +88,43 @@ func (r *row) nulls(o *options) int {
 	}
 }
 
-// overheads are about what each peer's start and stop take.
-var overheads = map[string]time.Duration{
-	ours: tidemark{}.overhead(), kafkaName: apacheKafka{}.overhead(), natsName: natsServer{}.overhead(), nullName: nullPeer{}.overhead(),
+// overheads are about what each peer's start and stop take, and trioOverheads the same of three brokers.
+var (
+	overheads = map[string]time.Duration{
+		ours: tidemark{}.overhead(), kafkaName: apacheKafka{}.overhead(), natsName: natsServer{}.overhead(), nullName: nullPeer{}.overhead(),
+	}
+	trioOverheads = map[string]time.Duration{
+		ours: tidemark{}.trioOverhead(), kafkaName: apacheKafka{}.trioOverhead(), natsName: natsServer{}.trioOverhead(),
+	}
+)
+
+// takes is about how long one run of a row takes against a peer that runs.
+func (r *row) takes(peer string, o *options) time.Duration {
+	run := time.Duration(r.windows)*r.window(o.warmUp+o.during) + r.beside
+	if peer == kafkaName {
+		run += r.besideKafka
+	}
+	return run
 }
 
 // planned is about how long a row takes.
-func (r *row) planned(o *options) time.Duration {
-	run := time.Duration(r.windows)*r.window(o.warmUp+o.during) + r.beside
-	var sum time.Duration
+func (r *row) planned(o *options) (sum time.Duration) {
 	for _, peer := range order(r.names(), o) {
-		sum += overheads[peer] + run
+		sum += r.takes(peer, o)
+		if !r.trio() {
+			sum += overheads[peer]
+		}
 	}
-	return sum + time.Duration(r.nulls(o))*(overheads[nullName]+run)
+	return sum + time.Duration(r.nulls(o))*(overheads[nullName]+r.takes(nullName, o))
+}
+
+// bounded is a context for one run of a row: a peer that dies or hangs costs the series no more than that.
+func (r *row) bounded(ctx context.Context, o *options) (context.Context, context.CancelFunc) {
+	most := (30*time.Second + 3*r.takes(kafkaName, o)).Round(time.Second)
+	if r.trio() { // the run may have to begin with a new cluster
+		most += trioPatience
+	}
+	return context.WithTimeoutCause(ctx, most, fmt.Errorf("not done within %s", most))
 }
 
 // limitsTake is about how long the raw limits take; they are measured before and after all rows.
@@ -85,8 +133,17 @@ const limitsTake = 8 * time.Second
 // planned is about how long rows take together.
 func planned(rows []row, o *options) time.Duration {
 	sum := 2 * limitsTake
+	var trios []row
 	for i := range rows {
 		sum += rows[i].planned(o)
+		if rows[i].trio() {
+			trios = append(trios, rows[i])
+		}
+	}
+	if len(trios) > 0 {
+		for _, peer := range order(peersOf(trios), o) {
+			sum += trioOverheads[peer]
+		}
 	}
 	return sum
 }
@@ -117,22 +174,28 @@ func (s *series) run(ctx context.Context, rows []row) error {
 	if err := s.limits(ctx, home); err != nil {
 		return err
 	}
-	failed := 0
-	for i := range rows {
+	lone, trios := split(rows)
+	for i := range lone {
 		began := time.Now()
-		result := s.measureRow(ctx, &rows[i])
+		result := s.measureRow(ctx, &lone[i])
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		took := time.Since(began)
-		result.Took = took.Seconds()
-		if result.Error != "" {
-			failed++
-			fmt.Fprintf(s.out, "%-12s FAILED: %s\n", result.ID, result.Error)
-		} else {
-			fmt.Fprintf(s.out, "%-12s took %.0f s of %.0f s planned: %s\n", result.ID, took.Seconds(), rows[i].planned(s.options).Seconds(), result.line(&rows[i]))
-		}
+		result.Took = time.Since(began).Seconds()
+		s.tell("%-12s took %.0f s of %.0f s planned: %s", result.ID, result.Took, lone[i].planned(s.options).Seconds(), result.line(&lone[i]))
 		s.report.Rows = append(s.report.Rows, result)
+	}
+	if len(trios) > 0 {
+		s.report.Rows = append(s.report.Rows, s.measureTrios(ctx, trios)...)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	failed := 0
+	for i := range s.report.Rows {
+		if s.report.Rows[i].failed() {
+			failed++
+		}
 	}
 	if err := s.limits(ctx, home); err != nil {
 		return err
@@ -186,9 +249,25 @@ func (s *series) limits(ctx context.Context, home string) error {
 	return nil
 }
 
-// measureRow runs a row against the null broker and its peers.
+// tell prints a line while the series runs.
+func (s *series) tell(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+
+// split parts rows into those of one broker and those of three.
+func split(rows []row) (lone, trios []row) {
+	for _, r := range rows {
+		if r.trio() {
+			trios = append(trios, r)
+		} else {
+			lone = append(lone, r)
+		}
+	}
+	return lone, trios
+}
+
+// measureRow runs a row against the null broker and its peers, each in a process of its own. A peer that fails is left
+// alone for the rest of the row; the others are not.
 func (s *series) measureRow(ctx context.Context, r *row) rowResult {
-	result := rowResult{ID: r.id, Unit: r.unit, Runs: map[string][]measurement{}}
+	result := newRowResult(r)
 	runs := order(r.names(), s.options)
 	if n := r.nulls(s.options); n > 0 {
 		runs = append([]string{nullName}, runs...)
@@ -197,14 +276,20 @@ func (s *series) measureRow(ctx context.Context, r *row) rowResult {
 		}
 	}
 	for _, name := range runs {
-		m, err := s.measure(ctx, r, s.peers[name])
-		if err != nil {
-			result.Error = fmt.Sprintf("%s: %v", name, err)
-			return result
+		if result.Failed[name] == "" {
+			m, err := s.measure(ctx, r, s.peers[name])
+			result.add(name, m, err)
 		}
-		result.Runs[name] = append(result.Runs[name], m)
 	}
 	return result
+}
+
+// measureNulls runs a row against the null broker only.
+func (s *series) measureNulls(ctx context.Context, r *row, result *rowResult) {
+	for range r.nulls(s.options) {
+		m, err := s.measure(ctx, r, s.peers[nullName])
+		result.add(nullName, m, err)
+	}
 }
 
 func (s *series) measure(ctx context.Context, r *row, p peer) (m measurement, err error) {
@@ -213,6 +298,8 @@ func (s *series) measure(ctx context.Context, r *row, p peer) (m measurement, er
 		return measurement{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
+	ctx, cancel := r.bounded(ctx, s.options)
+	defer cancel()
 	return r.run(ctx, &stage{row: r, peer: p, client: s.clientOf(r, p), tools: s.tools, home: home, options: s.options})
 }
 

@@ -30,10 +30,14 @@ func TestPlanned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := planned(matrix, o); got > 30*time.Minute {
+	rows, err := chooseRows(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := planned(rows, o); got > 30*time.Minute {
 		t.Errorf("the matrix is planned to take %s", got)
 	}
-	if o.warmUp != 4*time.Second || o.during != 8*time.Second {
+	if o.warmUp != 1500*time.Millisecond || o.during != 4*time.Second {
 		t.Errorf("a run warms up for %s and measures %s", o.warmUp, o.during)
 	}
 	full, err := parseOptions([]string{"-full"})
@@ -59,14 +63,20 @@ func TestChooseRows(t *testing.T) {
 		}
 		return out
 	}
-	rows, err := chooseRows("B-S1,B-P9,B-P8/lz4")
-	if want := []string{"B-S1", "B-P9/1x1", "B-P9/16x1", "B-P9/1x16", "B-P9/16x16", "B-P8/lz4"}; err != nil || !slices.Equal(ids(rows), want) {
+	rows, err := chooseRows(&options{rows: "B-S1,B-P9,B-P8/lz4"})
+	if want := []string{"B-S1", "B-S1/rf3", "B-P9/1x1", "B-P9/16x1", "B-P9/1x16", "B-P9/16x16", "B-P8/lz4"}; err != nil || !slices.Equal(ids(rows), want) {
 		t.Errorf("chose %v, %v", ids(rows), err)
 	}
-	if _, err := chooseRows("B-P"); err == nil {
+	if _, err := chooseRows(&options{rows: "B-P"}); err == nil {
 		t.Error("a row that is not there was chosen")
 	}
-	if rows, err := chooseRows(""); err != nil || len(rows) != len(matrix) {
+	if rows, err := chooseRows(&options{full: true}); err != nil || len(rows) != len(matrix) {
+		t.Errorf("chose %v, %v", ids(rows), err)
+	}
+	if rows, err := chooseRows(&options{}); err != nil || slices.ContainsFunc(rows, func(r row) bool { return r.onlyFull }) {
+		t.Errorf("a short series has %v, %v", ids(rows), err)
+	}
+	if rows, err := chooseRows(&options{rows: "B-F1/10000"}); err != nil || len(rows) != 1 {
 		t.Errorf("chose %v, %v", ids(rows), err)
 	}
 }
@@ -91,18 +101,18 @@ func TestChoosePeers(t *testing.T) {
 func TestMatrix(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range matrix {
-		if seen[r.id] || r.run == nil || r.unit == "" || len(r.peers) == 0 || len(r.aims) == 0 {
+		if seen[r.id] || r.run == nil || r.unit == "" || len(r.aims) == 0 {
 			t.Errorf("row %s is there twice or lacks something", r.id)
 		}
 		seen[r.id] = true
 		for _, peer := range r.peers {
-			if overheads[peer] == 0 {
+			if overheads[peer] == 0 || r.trio() && trioOverheads[peer] == 0 {
 				t.Errorf("row %s: peer %s is not known", r.id, peer)
 			}
 		}
 	}
-	for _, id := range strings.Fields("B-P1 B-P2 B-P3 B-P8 B-P9 B-L1 B-C1 B-C2 B-C3 B-S1 B-S3 B-R1 B-R2 B-M1") {
-		if rows, err := chooseRows(id); err != nil || len(rows) == 0 {
+	for _, id := range strings.Fields("B-P1 B-P2 B-P3 B-P8 B-P9 B-L1 B-C1 B-C2 B-C3 B-S1 B-S3 B-R1 B-R2 B-M1 B-P4 B-P5 B-P6 B-L2 B-L3 B-F1 B-F2 B-F3 B-F4 B-R3 B-S2") {
+		if rows, err := chooseRows(&options{rows: id}); err != nil || len(rows) == 0 {
 			t.Errorf("row %s: %v", id, err)
 		}
 	}

@@ -32,8 +32,16 @@ func (c javaClient) produce(ctx context.Context, addr string, l load) (*generato
 	// The settings are those of the other producers; 64 KiB would be a batch of six 10 KiB records.
 	cmd := c.kafka.LoadCommand(ctx, "org.apache.kafka.tools.ProducerPerformance", "--bootstrap-server", addr, "--topic", l.topic.name,
 		"--num-records", manyRecords, "--throughput", "-1", "--record-size", strconv.Itoa(l.recordBytes), "--command-property",
-		"acks=1", "enable.idempotence=false", "linger.ms=5", "batch.size=262144", "buffer.memory=67108864", "compression.type="+codecName(l.codec))
+		"acks="+acksNumber(l), "enable.idempotence=false", "linger.ms=5", "batch.size=262144", "buffer.memory=67108864", "compression.type="+codecName(l.codec))
 	return startTool(cmd, addr, l.topic.name)
+}
+
+// acksNumber is what a producer waits for, as the tools take it: -1 is all.
+func acksNumber(l load) string {
+	if l.acksAll {
+		return "-1"
+	}
+	return "1"
 }
 
 func codecName(c codec) string {
@@ -75,7 +83,7 @@ type rdkafkaClient struct {
 }
 
 func (c rdkafkaClient) produce(ctx context.Context, addr string, l load) (*generator, error) {
-	return startTool(exec.CommandContext(ctx, c.path, "-P", "-q", "-b", addr, "-t", l.topic.name, "-s", strconv.Itoa(l.recordBytes), "-a", "1",
+	return startTool(exec.CommandContext(ctx, c.path, "-P", "-q", "-b", addr, "-t", l.topic.name, "-s", strconv.Itoa(l.recordBytes), "-a", acksNumber(l),
 		"-X", "enable.idempotence=false", "-X", "linger.ms=5", "-X", "batch.size=1000000", "-X", "queue.buffering.max.kbytes=65536",
 		"-X", "compression.codec="+codecName(l.codec)), addr, l.topic.name)
 }

@@ -55,6 +55,7 @@ type Broker struct {
 var readyLine = regexp.MustCompile(`^ready tidemark=\S+ address=(\S+) data=(.*) ms=\d+$`)
 
 // StartBroker starts a broker on a free port over dir, with these `key=value` settings, and waits for its ready line.
+// One that is not ready within two minutes is killed.
 func StartBroker(dir string, settings ...string) (*Broker, error) {
 	path, err := Binary()
 	if err != nil {
@@ -77,6 +78,8 @@ func StartBroker(dir string, settings ...string) (*Broker, error) {
 	if err := b.cmd.Start(); err != nil {
 		return nil, err
 	}
+	late := time.AfterFunc(startPatience, func() { _ = b.cmd.Process.Kill() })
+	defer late.Stop()
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		if match := readyLine.FindStringSubmatch(lines.Text()); match != nil {

@@ -24,7 +24,7 @@ type KafkaBroker struct {
 	ended chan struct{} // closed when the process is gone
 }
 
-// startPatience bounds the start of Kafka.
+// startPatience bounds the start of a broker.
 const startPatience = 2 * time.Minute
 
 // StartBroker formats a new log directory below home, or takes the one that is there, starts a broker on free ports with
