@@ -152,7 +152,7 @@ func TestClusterChaos(t *testing.T) {
 		}
 		verifyFiles(t, b.dir)
 	}
-	x.compareReplicas(chaosPartitions)
+	x.compareReplicas(crashTopic, chaosPartitions)
 	for _, f := range x.load.history.judge() {
 		t.Error(f)
 	}
