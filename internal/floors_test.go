@@ -28,6 +28,7 @@ var floors = map[string]int{
 	"internal/blob":        0,
 	"internal/vfs":         helper,
 	"internal/invariant":   helper,
+	"internal/keystore":    helper,
 	"internal/registry":    1,
 	"internal/commitlog":   1,
 	"internal/coordinator": 1,

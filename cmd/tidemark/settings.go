@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-io/tidemark/internal/meta"
+	"github.com/tidemark-io/tidemark/internal/server"
 )
 
 // envPrefix starts the environment variables that are settings: TIDEMARK_LOG_RETENTION_MS is log.retention.ms.
@@ -44,7 +45,7 @@ func resolve(from sources, table []*meta.ConfigKey) (resolved, error) {
 	out := resolved{values: map[string]string{}}
 	useless := map[string]bool{}
 	put := func(name, value, where string) error {
-		key, known := keys[name]
+		key, known := keys[baseKey(name)]
 		if !known {
 			return usageError{fmt.Errorf("%s: unknown key %q%s", where, name, didYouMean(name, maps.Keys(keys)))}
 		}
@@ -69,6 +70,9 @@ func resolve(from sources, table []*meta.ConfigKey) (resolved, error) {
 			continue
 		}
 		key, known := byEnv[name]
+		if !known {
+			key, known = listenerKey(name, byEnv)
+		}
 		if !known && serviceLink.MatchString(name) {
 			continue
 		}
@@ -86,6 +90,31 @@ func resolve(from sources, table []*meta.ConfigKey) (resolved, error) {
 	}
 	out.noEffect = slices.Sorted(maps.Keys(useless))
 	return out, nil
+}
+
+// baseKey is the key that a name is of: a name may have the prefix of a listener.
+func baseKey(name string) string {
+	rest, found := strings.CutPrefix(name, server.ListenerPrefix)
+	if !found {
+		return name
+	}
+	_, key, _ := strings.Cut(rest, ".")
+	return key
+}
+
+// listenerKey reads a variable such as TIDEMARK_LISTENER_NAME_BROKERS_SSL_CLIENT_AUTH: a key that one listener has for
+// itself. The name of the listener is what stands before the longest key that fits.
+func listenerKey(variable string, byEnv map[string]string) (string, bool) {
+	rest, found := strings.CutPrefix(variable, envName(server.ListenerPrefix))
+	if !found {
+		return "", false
+	}
+	for i := range len(rest) {
+		if key, known := byEnv[envPrefix+rest[i+1:]]; known && i > 0 && rest[i] == '_' {
+			return server.ListenerPrefix + strings.ToLower(rest[:i]) + "." + key, true
+		}
+	}
+	return "", false
 }
 
 // envName is the environment variable of a key.

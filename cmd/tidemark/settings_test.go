@@ -44,6 +44,30 @@ func TestResolvePrecedence(t *testing.T) {
 	}
 }
 
+// A key may be set for one listener, in every source.
+func TestResolveForOneListener(t *testing.T) {
+	got, err := resolve(sources{
+		file:  []property{{key: "listener.name.partners.ssl.client.auth", value: "required", line: 1}},
+		env:   []string{"TIDEMARK_LISTENER_NAME_OUT_SIDE_SSL_CLIENT_AUTH=requested"},
+		flags: []setting{{"listener.name.a.num.io.threads", "8"}},
+	}, append(someKeys, &meta.ConfigKey{Name: "ssl.client.auth", Type: meta.StringType, Broker: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"listener.name.partners.ssl.client.auth": "required", "listener.name.out_side.ssl.client.auth": "requested",
+		"listener.name.a.num.io.threads": "8",
+	}
+	if !maps.Equal(got.values, want) || !slices.Equal(got.noEffect, []string{"listener.name.a.num.io.threads"}) {
+		t.Errorf("got %v, without effect %v", got.values, got.noEffect)
+	}
+	for _, name := range []string{"listener.name.a.nonsense", "listener.name.a"} {
+		if _, err := resolve(sources{flags: []setting{{name, "1"}}}, someKeys); err == nil {
+			t.Errorf("%s is taken for a key", name)
+		}
+	}
+}
+
 // An unknown key names the key, where it stands and the nearest valid one.
 func TestResolveRefuses(t *testing.T) {
 	for _, test := range []struct {

@@ -186,7 +186,7 @@ func startExitCode(err error) int {
 		return exitFormat
 	case broker.DirectoryUnusable:
 		return exitDirectory
-	case broker.AddressUnusable:
+	case broker.AddressUnusable, broker.CertificateUnusable:
 		return exitUsage
 	default:
 		return exitFailure

@@ -88,7 +88,7 @@ func TestStartFailures(t *testing.T) {
 		{name: "port taken", set: []string{"listeners=PLAINTEXT://127.0.0.1:" + port}, code: exitPortTaken, want: "port " + port + " is taken on 127.0.0.1 (listeners)"},
 		{name: "admin port taken", set: []string{"admin.listener=127.0.0.1:" + port}, code: exitPortTaken, want: "choose another port with --set admin.listener="},
 		{name: "no such address", set: []string{"listeners=PLAINTEXT://192.0.2.1:0"}, code: exitUsage, want: "name an address of this machine in listeners"},
-		{name: "TLS", set: []string{"listeners=SSL://127.0.0.1:0"}, code: exitUsage, want: "this version serves PLAINTEXT only"},
+		{name: "TLS", set: []string{"listeners=SSL://127.0.0.1:0"}, code: exitUsage, want: "TLS of listener SSL: there is no certificate: set ssl.keystore.location"},
 		{name: "no listeners", set: []string{"listeners="}, code: exitUsage, want: "listeners is empty"},
 		{name: "locked", set: []string{"log.dirs=" + broker.dir}, code: exitLocked, want: fmt.Sprintf("is locked by process %d; stop process", broker.pid)},
 		{name: "other broker", set: []string{data("node", false, "node.id=1", "node.id=7")}, code: exitCluster, want: "start with --set node.id=7"},

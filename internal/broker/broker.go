@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-io/tidemark/internal/console"
 	"github.com/tidemark-io/tidemark/internal/controller"
 	"github.com/tidemark-io/tidemark/internal/groups"
+	"github.com/tidemark-io/tidemark/internal/keystore"
 	"github.com/tidemark-io/tidemark/internal/registry"
 	"github.com/tidemark-io/tidemark/internal/replica"
 	"github.com/tidemark-io/tidemark/internal/server"
@@ -37,7 +38,8 @@ type Broker struct {
 		brokers        net.Addr // nil for a lone broker
 	}
 
-	registryListener net.Listener // the door's, once listen has opened it
+	keystores        map[string]*keystore.Store // of the listeners with TLS, by name
+	registryListener net.Listener               // the door's, once listen has opened it
 
 	// What the start assembles, in this order; nil before.
 	logs     *commitlog.Manager

@@ -27,6 +27,7 @@ const (
 	defaultRegistryMembers = 3
 	registryStartPatience  = 60 * time.Second
 	plaintext              = "PLAINTEXT"
+	ssl                    = "SSL"
 	controllerListenersKey = "controller.listener.names"
 )
 
@@ -54,6 +55,9 @@ type Config struct {
 	// Profiles takes /debug/pprof; nil, the default, is off. Key pprof.listener.
 	Profiles *Address
 
+	// BrokersProtocol is "SSL" if brokers talk to each other over TLS, whatever Listeners have; empty or "PLAINTEXT" if not.
+	// Key security.inter.broker.protocol.
+	BrokersProtocol string
 	// Cluster lists every broker of the cluster, sorted by id, this one included; empty for a lone broker. Key cluster.brokers.
 	Cluster []ClusterBroker
 
@@ -105,6 +109,8 @@ func (a Address) String() string { return net.JoinHostPort(a.Host, strconv.Itoa(
 // Listener is where clients connect, and what they are told.
 type Listener struct {
 	Name string // such as "PLAINTEXT"
+	// Protocol is "SSL" for TLS, as Settings configure it; empty or "PLAINTEXT" for none.
+	Protocol string
 	Address
 	// Advertised is what clients are told; nil tells each client the address that it dialled (U-132).
 	Advertised *Address
@@ -226,6 +232,9 @@ func ParseConfig(settings map[string]string) (Config, error) {
 	if c.Cluster, err = parseCluster(settings, c.BrokerID); err != nil {
 		return c, err
 	}
+	if err := c.parseBrokersProtocol(settings); err != nil {
+		return c, err
+	}
 	return c, c.parseRegistry(settings)
 }
 
@@ -300,13 +309,13 @@ func parseListeners(settings map[string]string) ([]Listener, error) {
 		if !mapped {
 			protocol = name
 		}
-		if protocol != plaintext {
-			return nil, fmt.Errorf("listeners=%s: listener %s has the security protocol %s; this version serves %s only", text, name, protocol, plaintext)
+		if protocol != plaintext && protocol != ssl {
+			return nil, fmt.Errorf("listeners=%s: listener %s has the security protocol %s; this version serves %s and %s", text, name, protocol, plaintext, ssl)
 		}
 		if slices.ContainsFunc(listeners, func(l Listener) bool { return l.Name == name }) {
 			return nil, fmt.Errorf("listeners=%s: the name %s occurs twice; give each listener a name of its own, and its protocol in listener.security.protocol.map", text, name)
 		}
-		listeners = append(listeners, Listener{Name: name, Address: address})
+		listeners = append(listeners, Listener{Name: name, Protocol: strings.TrimPrefix(protocol, plaintext), Address: address})
 	}
 	if len(listeners) == 0 {
 		return nil, fmt.Errorf("listeners=%s has no listener for clients; want for example PLAINTEXT://:9092", text)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tidemark-io/tidemark/internal/keystore"
 	"github.com/tidemark-io/tidemark/internal/meta"
 	"github.com/tidemark-io/tidemark/internal/registry"
 )
@@ -84,6 +85,16 @@ func parseClusterBroker(item string) (ClusterBroker, error) {
 	return b, nil
 }
 
+// parseBrokersProtocol reads whether brokers talk to each other over TLS.
+func (c *Config) parseBrokersProtocol(settings map[string]string) error {
+	const key = "security.inter.broker.protocol"
+	switch c.BrokersProtocol = settings[key]; c.BrokersProtocol {
+	case "", plaintext, ssl:
+		return nil
+	}
+	return fmt.Errorf("%s=%s: this version has %s and %s among brokers", key, c.BrokersProtocol, plaintext, ssl)
+}
+
 // parseRegistry reads how the brokers of a cluster share the registry.
 func (c *Config) parseRegistry(settings map[string]string) error {
 	_, named := settings["node.id"]
@@ -102,12 +113,31 @@ func (c *Config) parseRegistry(settings map[string]string) error {
 		CertFile: settings["registry.ssl.certificate.location"], KeyFile: settings["registry.ssl.key.location"], CAFile: settings["registry.ssl.ca.location"],
 	}
 	switch {
+	case files == registry.TLS{} && c.BrokersProtocol == ssl && c.embedsRegistry():
+		return c.shareCertificates()
 	case files == registry.TLS{}:
 	case files.CertFile == "" || files.KeyFile == "" || files.CAFile == "":
 		return errors.New("registry.ssl.certificate.location, registry.ssl.key.location and registry.ssl.ca.location go together; set all three or none")
 	default:
 		c.RegistryTLS = &files
 	}
+	return nil
+}
+
+// shareCertificates lets the registry's traffic have the certificates of the brokers' listener: one that is secured and
+// one that is not would be a door beside the gate.
+func (c *Config) shareCertificates() error {
+	settings, err := keystore.Parse(sslOf(brokersListener, func(name string) (string, bool) {
+		value, set := c.Settings[name]
+		return value, set
+	}))
+	switch {
+	case err != nil:
+		return fmt.Errorf("security.inter.broker.protocol=%s: %w", ssl, err)
+	case settings.ChainFile == "" || settings.AuthoritiesFile == "":
+		return fmt.Errorf("security.inter.broker.protocol=%s: the registry reads its certificates from files; set ssl.keystore.location and ssl.truststore.location, or registry.ssl.*", ssl)
+	}
+	c.RegistryTLS = &registry.TLS{CertFile: settings.ChainFile, KeyFile: settings.KeyFile, CAFile: settings.AuthoritiesFile}
 	return nil
 }
 

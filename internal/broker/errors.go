@@ -19,6 +19,8 @@ const (
 	DirectoryUnusable
 	// AddressUnusable: an address to listen on does not exist here, or needs a privilege.
 	AddressUnusable
+	// CertificateUnusable: a listener has TLS, and its certificates are missing or cannot be used.
+	CertificateUnusable
 )
 
 // String names the fault.
@@ -36,6 +38,8 @@ func (f StartFault) String() string {
 		return "data directory unusable"
 	case AddressUnusable:
 		return "address unusable"
+	case CertificateUnusable:
+		return "certificate unusable"
 	default:
 		return "unknown"
 	}

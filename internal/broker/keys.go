@@ -133,8 +133,8 @@ var processKeys = inBroker([]meta.ConfigKey{
 		Doc: "Milliseconds of a request to a controller.",
 	},
 	{
-		Name: "security.inter.broker.protocol", Type: meta.StringType, HasDefault: true, Default: "PLAINTEXT", Valid: meta.OneOf("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), NoEffect: true,
-		Doc: "Security protocol among brokers.",
+		Name: "security.inter.broker.protocol", Type: meta.StringType, HasDefault: true, Default: "PLAINTEXT", Valid: meta.OneOf("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+		Doc: "Security protocol among brokers: PLAINTEXT, or SSL with the keys ssl.* or listener.name.brokers.ssl.*; then the registry's traffic has the same certificates, unless registry.ssl.* names others.",
 	},
 	{
 		Name: "inter.broker.listener.name", Type: meta.StringType, NoEffect: true,

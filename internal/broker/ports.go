@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -33,13 +34,19 @@ func (b *Broker) listen(ctx context.Context) (_ *ports, err error) {
 			err = errors.Join(err, p.close())
 		}
 	}()
+	if err := b.openKeystores(); err != nil {
+		return nil, &StartError{
+			Fault: CertificateUnusable, Err: err,
+			Fix: "see docs/operate/tls.md for the keys and for how to make certificates",
+		}
+	}
 	for _, l := range b.config.Listeners {
 		opened, err := listen(ctx, b.config.Listen, "listeners", l.Host, l.Port)
 		if err != nil {
 			return nil, err
 		}
 		for _, open := range opened {
-			client := server.Listener{Net: open, Name: l.Name}
+			client := server.Listener{Net: open, Name: l.Name, TLS: b.serverTLS(l.Name)}
 			switch {
 			case l.Advertised != nil:
 				client.Host, client.Port = l.Advertised.Host, int32(l.Advertised.Port)
@@ -121,7 +128,7 @@ func (b *Broker) endpoints() []meta.Endpoint {
 	var endpoints []meta.Endpoint
 	at := 0 // of the listeners' first addresses among all addresses
 	for _, l := range b.config.Listeners {
-		e := meta.Endpoint{Listener: l.Name, Host: l.Host, Port: int32(l.Port), Protocol: plaintext}
+		e := meta.Endpoint{Listener: l.Name, Host: l.Host, Port: int32(l.Port), Protocol: cmp.Or(l.Protocol, plaintext)}
 		if l.Port == 0 {
 			e.Port = int32(portOf(b.listening.clients[at]))
 		}
@@ -142,7 +149,8 @@ func (b *Broker) endpoints() []meta.Endpoint {
 	}
 	if self, several := b.config.self(); several {
 		endpoints = append(endpoints, meta.Endpoint{
-			Listener: brokersListener, Host: self.Internal.Host, Port: int32(portOf(b.listening.brokers)), Protocol: plaintext,
+			Listener: brokersListener, Host: self.Internal.Host, Port: int32(portOf(b.listening.brokers)),
+			Protocol: cmp.Or(b.config.BrokersProtocol, plaintext),
 		})
 	}
 	return endpoints

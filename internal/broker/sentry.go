@@ -103,7 +103,7 @@ func (s *sentry) man(ctx context.Context, group *errgroup.Group, b *meta.Broker)
 // connect holds a connection until it breaks. It tells whether there was none to be had because the port refuses.
 func (s *sentry) connect(ctx context.Context, address string) (refused bool) {
 	dial, cancel := context.WithTimeout(ctx, sentryPause)
-	conn, err := s.broker.config.Dial(dial, "tcp", address)
+	conn, err := s.broker.dialBroker(dial, "tcp", address)
 	cancel()
 	if err != nil {
 		return errors.Is(err, syscall.ECONNREFUSED)

@@ -90,7 +90,7 @@ func (b *Broker) admit(ctx, background context.Context, ports *ports) error {
 // internalConfig is what the server of the listener for brokers needs.
 func (b *Broker) internalConfig(l net.Listener) server.Config {
 	return server.Config{
-		Broker: b.config.BrokerID, Listeners: []server.Listener{{Net: l, Name: brokersListener}}, Image: b.state.load, WaitImage: b.state.wait,
+		Broker: b.config.BrokerID, Listeners: []server.Listener{{Net: l, Name: brokersListener, TLS: b.serverTLS(brokersListener)}}, Image: b.state.load, WaitImage: b.state.wait,
 		Table: b.table, Apply: b.apply, Configs: b.configs, Logger: b.logger, Now: b.config.Now,
 	}
 }

@@ -159,7 +159,7 @@ func (b *Broker) assemble(ctx context.Context) (err error) {
 		images: newImages(b.logs.ClusterID()), broker: b.config.BrokerID, cluster: b.cluster, keys: b.configs, logger: b.logger,
 		slot: make(chan struct{}, 1),
 	}
-	b.peers = newPeers(b.config.BrokerID, b.config.Dial)
+	b.peers = newPeers(b.config.BrokerID, b.dialBroker)
 	var others replica.Leaders
 	if len(b.config.Cluster) > 1 {
 		others = leaders{b}
@@ -190,7 +190,7 @@ func (b *Broker) assemble(ctx context.Context) (err error) {
 	b.admin = controller.NewAdmin(controller.AdminConfig{
 		Cluster: b.cluster, Broker: b.config.BrokerID, Image: b.state.load, Random: rand.Reader, Keys: b.configs.Keys(), Settings: b.configs.Lookup(emptyImage),
 		Partitions: int32(b.setting("num.partitions")), Replication: int16(b.setting("default.replication.factor")),
-		DeletionDisabled: !b.configs.Bool(emptyImage, "delete.topic.enable"), CheckBroker: b.configs.CheckBroker,
+		DeletionDisabled: !b.configs.Bool(emptyImage, "delete.topic.enable"), CheckBroker: b.checkBroker,
 	})
 	if b.groups, err = b.newGroups(); err != nil {
 		return err

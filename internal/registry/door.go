@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/tidemark-io/tidemark/internal/keystore"
 	"github.com/tidemark-io/tidemark/internal/meta"
 )
 
@@ -60,6 +61,20 @@ type TLS struct {
 	CertFile, KeyFile, CAFile string
 }
 
+// store reads the files; nil without TLS.
+func (t *TLS) store(logger *slog.Logger) (*keystore.Store, error) {
+	if t == nil {
+		return nil, nil
+	}
+	settings := keystore.Settings{ChainFile: t.CertFile, KeyFile: t.KeyFile, AuthoritiesFile: t.CAFile, ClientAuth: keystore.AuthRequired}
+	store, err := keystore.Open(func() (keystore.Settings, error) { return settings, nil }, logger)
+	if err != nil {
+		return nil, fmt.Errorf("registry certificate: %w", err)
+	}
+	return store, nil
+}
+
+// info is what etcd itself dials its peers with: it opens the files by their names.
 func (t *TLS) info() transport.TLSInfo {
 	if t == nil {
 		return transport.TLSInfo{}
@@ -68,15 +83,12 @@ func (t *TLS) info() transport.TLSInfo {
 }
 
 // clientConfig is nil without TLS.
-func (t *TLS) clientConfig() (*tls.Config, error) {
-	if t == nil {
-		return nil, nil
+func (t *TLS) clientConfig(logger *slog.Logger) (*tls.Config, error) {
+	store, err := t.store(logger)
+	if store == nil || err != nil {
+		return nil, err
 	}
-	config, err := t.info().ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("registry certificate: %w", err)
-	}
-	return config, nil
+	return store.Client(""), nil
 }
 
 // DoorConfig configures a Door.
@@ -160,15 +172,12 @@ func OpenDoor(c DoorConfig) (*Door, error) {
 	listener := c.Listener
 	if c.TLS != nil {
 		d.scheme = "https"
-		ours, err := c.TLS.info().ServerConfig()
+		store, err := c.TLS.store(c.Logger)
 		if err != nil {
-			return nil, fmt.Errorf("registry certificate: %w", err)
-		}
-		ours.NextProtos = []string{"h2", "http/1.1"}
-		if dial.TLSClientConfig, err = c.TLS.clientConfig(); err != nil {
 			return nil, err
 		}
-		listener = tls.NewListener(listener, ours)
+		dial.TLSClientConfig = store.Client("")
+		listener = tls.NewListener(listener, store.Server("h2", "http/1.1"))
 	}
 	d.client = &http.Client{Transport: dial, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	protocols := new(http.Protocols)

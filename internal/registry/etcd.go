@@ -237,7 +237,7 @@ func Dial(ctx context.Context, c DialConfig) (Store, error) {
 
 // newClient makes a client without waiting for anybody.
 func newClient(c DialConfig) (*clientv3.Client, error) {
-	secure, err := c.TLS.clientConfig()
+	secure, err := c.TLS.clientConfig(c.Logger)
 	if err != nil {
 		return nil, err
 	}

@@ -2,15 +2,8 @@ package registry
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-io/tidemark/internal/keystore/keystoretest"
 	"github.com/tidemark-io/tidemark/internal/meta"
 )
 
@@ -515,36 +509,12 @@ func TestQuorumTLS(t *testing.T) {
 // certificate makes an authority and one certificate that it has signed, for loopback.
 func certificate(t *testing.T, dir string) *TLS {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
+	authority := keystoretest.NewAuthority(t)
+	chain, key := authority.Issue("broker")
+	return &TLS{
+		CertFile: keystoretest.Write(t, dir, "cert.pem", chain), KeyFile: keystoretest.Write(t, dir, "key.pem", key),
+		CAFile: keystoretest.Write(t, dir, "ca.pem", authority.PEM),
 	}
-	now := time.Now()
-	authority := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	broker := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "broker"}, NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	files := &TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem"), CAFile: filepath.Join(dir, "ca.pem")}
-	write := func(path, kind string, der []byte, err error) {
-		if err == nil {
-			err = os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, authority, authority, key.Public(), key)
-	write(files.CAFile, "CERTIFICATE", der, err)
-	der, err = x509.CreateCertificate(rand.Reader, broker, authority, key.Public(), key)
-	write(files.CertFile, "CERTIFICATE", der, err)
-	der, err = x509.MarshalPKCS8PrivateKey(key)
-	write(files.KeyFile, "PRIVATE KEY", der, err)
-	return files
 }
 
 // A member whose broker has moved makes its new address known to the others.

@@ -49,12 +49,13 @@ func NewConfigTable(keys *meta.ConfigKeys, broker meta.BrokerID, static map[stri
 	return t, nil
 }
 
-// listenerPrefix begins keys that hold for one listener only, such as listener.name.internal.ssl.keystore.location.
-const listenerPrefix = "listener.name."
+// ListenerPrefix begins keys that hold for one listener only, such as listener.name.internal.ssl.keystore.location: its
+// name in lower case follows, a dot, and the key.
+const ListenerPrefix = "listener.name."
 
 // brokerKey finds the key of a name, which may have the prefix of a listener; nil if there is none.
 func (t *ConfigTable) brokerKey(name string) *meta.ConfigKey {
-	rest, found := strings.CutPrefix(name, listenerPrefix)
+	rest, found := strings.CutPrefix(name, ListenerPrefix)
 	if !found {
 		return t.keys.Broker(name)
 	}

@@ -76,6 +76,7 @@ func newConn(s *Server, socket net.Conn, l *Listener) *conn {
 // took has ended. Little lies on the stack while it waits for a request: an idle connection costs a stack of 2 KiB.
 func (c *conn) run(ctx context.Context) {
 	defer c.end(ctx)
+	c.ended = c.handshake(ctx)
 	for c.ended == nil {
 		if c.corked >= min(corkedMax, c.server.config.UnansweredMax-1) || !c.buffered() {
 			c.uncork()

@@ -24,6 +24,8 @@ func (r *refusal) Error() string { return r.what }
 // Kinds of refusal.
 const (
 	refusedTLS       = "tls"
+	refusedPlain     = "plaintext"
+	refusedHandshake = "tls_handshake"
 	refusedHTTP      = "http"
 	refusedSASL      = "sasl"
 	refusedOldClient = "old_client"
@@ -41,20 +43,24 @@ const keySaslHandshake = 17
 // refuseLength explains the four bytes that cannot be a frame's length. They may be the start of another protocol.
 func refuseLength(head [4]byte, length, limit int32) *refusal {
 	switch {
-	case head[0] == 0x16 && head[1] == 0x03:
+	case (head[0] == 0x16 || head[0] == 0x15) && head[1] == 0x03: // a handshake, or the alert of one that was given up
 		return &refusal{
 			refusedTLS, "a TLS handshake arrived on a listener without TLS",
 			"set security.protocol=PLAINTEXT in the client, or connect to a listener that has TLS",
 		}
 	case isHTTP(head[:]):
-		return &refusal{
-			refusedHTTP, "an HTTP request arrived on a Kafka listener",
-			"point the browser, probe or proxy at the admin address, by default http://localhost:9644",
-		}
+		return refuseHTTP()
 	}
 	return &refusal{
 		refusedLength, fmt.Sprintf("a frame of %d bytes was announced, the limit is %d", length, limit),
 		"check that the peer speaks the Kafka protocol; for large produce requests raise socket.request.max.bytes",
+	}
+}
+
+func refuseHTTP() *refusal {
+	return &refusal{
+		refusedHTTP, "an HTTP request arrived on a Kafka listener",
+		"point the browser, probe or proxy at the admin address, by default http://localhost:9644",
 	}
 }
 

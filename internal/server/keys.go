@@ -9,7 +9,7 @@ import (
 // Keys lists the broker's configuration keys about clients: listeners, connections, requests, security, and the
 // coordinators that clients use. They are Kafka's, with the differences that the defaults of listeners and
 // advertised.listeners make.
-var Keys = slices.Concat(serverKeys, classicGroupKeys, coordinatorKeys, securityKeys)
+var Keys = slices.Concat(serverKeys, classicGroupKeys, coordinatorKeys, tlsKeys, securityKeys)
 
 var serverKeys = inBroker(false, []meta.ConfigKey{
 	{
@@ -58,7 +58,7 @@ var serverKeys = inBroker(false, []meta.ConfigKey{
 	},
 	{
 		Name: "listener.security.protocol.map", Type: meta.StringType, HasDefault: true, Default: "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-		Doc: "The security protocol of each listener name, as NAME:PROTOCOL,....",
+		Doc: "The security protocol of each listener name, as NAME:PROTOCOL,.... PLAINTEXT and SSL are served.",
 	},
 	{
 		Name: "socket.send.buffer.bytes", Type: meta.IntType, HasDefault: true, Default: "102400", NoEffect: true,

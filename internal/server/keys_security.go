@@ -2,7 +2,7 @@ package server
 
 import "github.com/tidemark-io/tidemark/internal/meta"
 
-// securityKeys are accepted and described; connections are not authenticated or encrypted yet.
+// securityKeys are accepted and described; connections are not authenticated yet.
 var securityKeys = inBroker(true, []meta.ConfigKey{
 	{
 		Name: "authorizer.class.name", Type: meta.StringType, HasDefault: true,
@@ -33,10 +33,6 @@ var securityKeys = inBroker(true, []meta.ConfigKey{
 		Doc: "Plug-in that names the user of a connection. Plug-ins are not supported.",
 	},
 	{
-		Name: "ssl.client.auth", Type: meta.StringType, HasDefault: true, Default: "none", Valid: meta.OneOf("required", "requested", "none"), Dynamic: meta.PerBroker,
-		Doc: "Whether a client must present a certificate: required, requested or none.",
-	},
-	{
 		Name: "ssl.principal.mapping.rules", Type: meta.StringType, HasDefault: true, Default: "DEFAULT",
 		Doc: "Rules that turn a certificate's name into a user.",
 	},
@@ -57,50 +53,6 @@ var securityKeys = inBroker(true, []meta.ConfigKey{
 		Doc: "Java provider of TLS.",
 	},
 	{
-		Name: "ssl.enabled.protocols", Type: meta.ListType, HasDefault: true, Default: "TLSv1.2,TLSv1.3", Dynamic: meta.PerBroker,
-		Doc: "TLS versions accepted.",
-	},
-	{
-		Name: "ssl.keystore.type", Type: meta.StringType, HasDefault: true, Default: "JKS", Dynamic: meta.PerBroker,
-		Doc: "Format of the key store.",
-	},
-	{
-		Name: "ssl.keystore.location", Type: meta.StringType, Dynamic: meta.PerBroker,
-		Doc: "File of the key store.",
-	},
-	{
-		Name: "ssl.keystore.password", Type: meta.PasswordType, Dynamic: meta.PerBroker, Sensitive: true,
-		Doc: "Password of the key store.",
-	},
-	{
-		Name: "ssl.key.password", Type: meta.PasswordType, Dynamic: meta.PerBroker, Sensitive: true,
-		Doc: "Password of the private key.",
-	},
-	{
-		Name: "ssl.keystore.key", Type: meta.PasswordType, Dynamic: meta.PerBroker, Sensitive: true,
-		Doc: "Private key, as PEM.",
-	},
-	{
-		Name: "ssl.keystore.certificate.chain", Type: meta.PasswordType, Dynamic: meta.PerBroker, Sensitive: true,
-		Doc: "Certificate chain, as PEM.",
-	},
-	{
-		Name: "ssl.truststore.type", Type: meta.StringType, HasDefault: true, Default: "JKS", Dynamic: meta.PerBroker,
-		Doc: "Format of the trust store.",
-	},
-	{
-		Name: "ssl.truststore.location", Type: meta.StringType, Dynamic: meta.PerBroker,
-		Doc: "File of the trust store.",
-	},
-	{
-		Name: "ssl.truststore.password", Type: meta.PasswordType, Dynamic: meta.PerBroker, Sensitive: true,
-		Doc: "Password of the trust store.",
-	},
-	{
-		Name: "ssl.truststore.certificates", Type: meta.PasswordType, Dynamic: meta.PerBroker, Sensitive: true,
-		Doc: "Trusted certificates, as PEM.",
-	},
-	{
 		Name: "ssl.keymanager.algorithm", Type: meta.StringType, HasDefault: true, Default: "SunX509", Dynamic: meta.PerBroker,
 		Doc: "Java algorithm of the key manager.",
 	},
@@ -109,16 +61,8 @@ var securityKeys = inBroker(true, []meta.ConfigKey{
 		Doc: "Java algorithm of the trust manager.",
 	},
 	{
-		Name: "ssl.endpoint.identification.algorithm", Type: meta.StringType, HasDefault: true, Default: "https", Dynamic: meta.PerBroker,
-		Doc: "How a peer's host name is checked; empty does not check it.",
-	},
-	{
 		Name: "ssl.secure.random.implementation", Type: meta.StringType, Dynamic: meta.PerBroker,
 		Doc: "Java source of randomness.",
-	},
-	{
-		Name: "ssl.cipher.suites", Type: meta.ListType, HasDefault: true, Dynamic: meta.PerBroker,
-		Doc: "Cipher suites accepted; empty means all safe ones.",
 	},
 	{
 		Name: "ssl.engine.factory.class", Type: meta.ClassType, Dynamic: meta.PerBroker,

@@ -23,7 +23,7 @@ const sendfileChunkBytes = 4 << 20
 // which paces loopback traffic as if it crossed a real link and halves its speed, while cubic is always compiled in.
 // It is best effort: a kernel without it keeps its default, and remote peers are left alone.
 func newSender(socket net.Conn) sender {
-	tcp, ok := socket.(*net.TCPConn)
+	tcp, ok := beneath(socket).(*net.TCPConn)
 	if !ok {
 		return sender{socket: socket}
 	}
@@ -35,6 +35,9 @@ func newSender(socket net.Conn) sender {
 		_ = raw.Control(func(fd uintptr) { // best effort, see above
 			_ = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic")
 		})
+	}
+	if net.Conn(tcp) != socket {
+		return sender{socket: socket} // what goes over TLS must pass through this process
 	}
 	return sender{socket, raw}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -113,6 +114,8 @@ type Listener struct {
 	// (U-132).
 	Host string
 	Port int32
+	// TLS is what connections are secured with; nil for plain text.
+	TLS *tls.Config
 }
 
 // withDefaults fills in what may be left out.
@@ -269,6 +272,9 @@ func (s *Server) accept(ctx context.Context, l *Listener) error {
 			s.refused(socket.RemoteAddr(), refused)
 			_ = socket.Close()
 			continue
+		}
+		if l.TLS != nil {
+			socket = tls.Server(socket, l.TLS)
 		}
 		go s.opened(socket, l).run(ctx)
 	}

@@ -47,7 +47,12 @@ func startInMemory(t testing.TB, config Config, handlers ...handler) *started {
 
 func run(t testing.TB, config Config, listener net.Listener, dial func() net.Conn, handlers ...handler) *started {
 	t.Helper()
-	config.Listeners = []Listener{{Net: listener, Name: "PLAINTEXT"}}
+	return runOn(t, config, Listener{Net: listener, Name: "PLAINTEXT"}, dial, handlers...)
+}
+
+func runOn(t testing.TB, config Config, listener Listener, dial func() net.Conn, handlers ...handler) *started {
+	t.Helper()
+	config.Listeners = []Listener{listener}
 	if config.Image == nil {
 		image := meta.NewImage("test-cluster")
 		config.Image = func() *meta.Image { return image }
