@@ -65,6 +65,10 @@ cluster: ## three brokers on this machine, until Ctrl-C
 cluster-crash: ## CYCLES (200) times hurt one of three brokers under load: kill -9, or stand still
 	$(GO) test ./cmd/tidemark -run '^TestClusterCrash$$' -v -count=1 -timeout 120m -args -cluster.cycles=$(CYCLES) -cluster.stops -crash.seed=$(or $(SEED),0)
 
+.PHONY: cluster-scale
+cluster-scale: ## PARTITIONS (10,000) of three replicas on three brokers: creation, failover, memory, idle; figures beside their aims
+	$(GO) test ./cmd/tidemark -tags scale -run '^TestClusterScale$$' -v -count=1 -timeout 15m -args -scale.partitions=$(or $(PARTITIONS),10000) -scale.idle=15s
+
 .PHONY: chaos
 chaos: ## CYCLES (200) times kill, stop, cut off or slow the brokers of a cluster under load; SEED=n replays (wants root, strace)
 	$(GO) test ./cmd/tidemark -tags netns -run '^TestClusterChaos$$' -v -count=1 -timeout 120m -args -cluster.cycles=$(CYCLES) -crash.seed=$(or $(SEED),0)
