@@ -237,6 +237,11 @@ func (e *Embedded) launch(config *embed.Config) error {
 			}
 			result <- r
 		}()
+		if e.config.Door == nil {
+			if r.err = checkLog(e.config.Dir); r.err != nil {
+				return
+			}
+		}
 		r.etcd, r.err = embed.StartEtcd(config)
 	}()
 	select {

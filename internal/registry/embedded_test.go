@@ -123,13 +123,22 @@ func TestEmbeddedDamaged(t *testing.T) {
 		fmt.Println(err)
 		os.Exit(0)
 	}
-	for name, file := range map[string]string{"log": "member/wal/0000000000000000-0000000000000000.wal", "database": "member/snap/db"} {
+	const log = "member/wal/0000000000000000-0000000000000000.wal"
+	garbage := func(path string) error { return os.WriteFile(path, bytes.Repeat([]byte("garbage "), 1000), 0o600) }
+	for name, damage := range map[string]struct {
+		file string
+		do   func(path string) error
+	}{
+		"log":      {log, garbage},
+		"database": {"member/snap/db", garbage},
+		"lost log": {log, func(path string) error { return os.Truncate(path, 100) }},
+	} {
 		t.Run(name, func(t *testing.T) {
 			dir := shortDir(t)
 			if err := startEmbedded(t, dir).Close(); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(dir, file), bytes.Repeat([]byte("garbage "), 1000), 0o600); err != nil {
+			if err := damage.do(filepath.Join(dir, damage.file)); err != nil {
 				t.Fatal(err)
 			}
 			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestEmbeddedDamaged$")
@@ -139,6 +148,23 @@ func TestEmbeddedDamaged(t *testing.T) {
 				t.Errorf("%v: %s", err, out)
 			}
 		})
+	}
+}
+
+// A first start that was cut off after the log was made and before anything was decided is made anew.
+func TestEmbeddedStartCutOff(t *testing.T) {
+	dir := shortDir(t)
+	if err := startEmbedded(t, dir).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "member/wal/0000000000000000-0000000000000000.wal"), 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "member/snap/db")); err != nil {
+		t.Fatal(err)
+	}
+	if err := startEmbedded(t, dir).Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 
