@@ -348,15 +348,17 @@ func TestAlterConfigs(t *testing.T) {
 	}
 }
 
-// Leaders and replicas are spread evenly, never twice on one broker, and a fenced broker is a last resort.
+// Leaders and replicas are spread evenly, never twice on one broker, over as many racks as there can be, and a fenced broker
+// is a last resort.
 func TestPlace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var brokers []meta.Broker
-		live := 0
+		live, racks := 0, make(map[string]bool)
 		for i := range rapid.IntRange(1, 7).Draw(t, "brokers") {
 			b := meta.Broker{ID: meta.BrokerID(i + 1), Rack: rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "rack"), Fenced: rapid.IntRange(0, 3).Draw(t, "fenced") == 0}
 			if !b.Fenced {
 				live++
+				racks[b.Rack] = true
 			}
 			brokers = append(brokers, b)
 		}
@@ -375,10 +377,16 @@ func TestPlace(t *testing.T) {
 			}
 			leads[assignment[0]]++
 			fenced := 0
+			used := make(map[string]bool)
 			for _, id := range assignment {
 				if brokers[id-1].Fenced {
 					fenced++
+				} else {
+					used[brokers[id-1].Rack] = true
 				}
+			}
+			if len(used) != min(len(racks), replicas, live) {
+				t.Fatalf("assignment %v has racks %v of %v", assignment, used, racks)
 			}
 			if brokers[assignment[0]-1].Fenced || fenced != max(0, replicas-live) {
 				t.Fatalf("assignment %v of %+v", assignment, brokers)
