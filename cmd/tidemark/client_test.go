@@ -146,6 +146,7 @@ func TestTopicCommands(t *testing.T) {
 	c.refused(exitFailure, "(INVALID_REPLICATION_FACTOR)", "", "topic", "create", "x", "--replication-factor", "3")
 	c.refused(exitUsage, "--replication-factor 65537", "", "topic", "create", "x", "--replication-factor", "65537")
 	c.refused(exitFailure, "(INVALID_CONFIG)", "", "topic", "create", "x", "--set", "retention.ms=abc")
+	c.refused(exitFailure, `(INVALID_CONFIG); did you mean "retention.ms"?`, "", "topic", "create", "x", "--set", "retention.m=5")
 	c.refused(exitFailure, "2 would not be an increase. (INVALID_PARTITIONS)", "", "topic", "alter", "a", "--partitions", "2")
 	c.refused(exitUsage, "--partitions 0", "", "topic", "alter", "a", "--partitions", "0")
 	c.refused(exitUsage, "nothing to alter", "", "topic", "alter", "a")

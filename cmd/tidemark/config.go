@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,14 @@ func newConfig(io streams, shared *clientFlags) *cobra.Command {
 type resource struct {
 	kind kmsg.ConfigResourceType
 	name string
+}
+
+// String names it as an argument does: "topic lines", "broker 1", "broker default".
+func (r resource) String() string {
+	if r.kind == kmsg.ConfigResourceTypeTopic {
+		return "topic " + r.name
+	}
+	return "broker " + cmp.Or(r.name, "default")
 }
 
 func parseResource(args []string) (resource, error) {
@@ -135,7 +144,7 @@ func describeConfig(ctx context.Context, shared *clientFlags, of resource) ([]co
 	var entries []configEntry
 	for _, r := range answer.Resources {
 		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-			return nil, explained("describe settings of "+of.name, err, deref(r.ErrorMessage))
+			return nil, explained("describe settings of "+of.String(), err, deref(r.ErrorMessage))
 		}
 		for _, c := range r.Configs {
 			entries = append(entries, configEntry{
@@ -234,7 +243,7 @@ func alterConfig(ctx context.Context, shared *clientFlags, of resource, changes 
 	}
 	for _, r := range answer.Resources {
 		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-			return explained("alter settings of "+of.name, err, deref(r.ErrorMessage))
+			return explained("alter settings of "+of.String(), err, deref(r.ErrorMessage))
 		}
 	}
 	return nil

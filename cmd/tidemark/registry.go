@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,9 @@ registry/ in each, and they join as new members when their brokers start with --
 			dir, err := filepath.Abs(args[0])
 			if err != nil {
 				return err
+			}
+			if _, err := os.Stat(dir); err != nil {
+				return usageError{fmt.Errorf("data directory: %w", err)}
 			}
 			index, err := broker.RecoverRegistry(cmd.Context(), dir, slog.New(slog.NewTextHandler(io.err, &slog.HandlerOptions{Level: slog.LevelError})))
 			if err != nil {

@@ -52,6 +52,20 @@ func checkKeys(known []string, changes []kadm.AlterConfig) error {
 	return nil
 }
 
+// unknownKeyHint names the setting that the first one of no known name may have been meant to be; empty if there is none.
+func unknownKeyHint(settings []setting) string {
+	var known []string
+	for _, key := range topicKeys() {
+		known = append(known, key.Name)
+	}
+	for _, s := range settings {
+		if !slices.Contains(known, s.key) {
+			return didYouMean(s.key, slices.Values(known))
+		}
+	}
+	return ""
+}
+
 // explained joins what failed, the broker's own message if it gave one, and the name of the code.
 func explained(doing string, err error, message string) error {
 	var code *kerr.Error

@@ -67,7 +67,11 @@ func newTopicCreate(io streams, shared *clientFlags) *cobra.Command {
 				case ifNotExists && isCode(answer.Err, "TOPIC_ALREADY_EXISTS"):
 					return topicResult{Topic: topic}
 				default:
-					return topicResult{Topic: topic, err: explained("create topic "+topic, answer.Err, answer.ErrMessage)}
+					err := explained("create topic "+topic, answer.Err, answer.ErrMessage)
+					if isCode(answer.Err, "INVALID_CONFIG") {
+						err = fmt.Errorf("%w%s", err, unknownKeyHint(configs))
+					}
+					return topicResult{Topic: topic, err: err}
 				}
 			})
 		},

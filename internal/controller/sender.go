@@ -58,7 +58,8 @@ func (t *term) send(ctx, term context.Context, o *outbox) error {
 		case errors.Is(err, registry.ErrDeposed) || errors.Is(err, registry.ErrFailed) || errors.Is(err, registry.ErrClosed):
 			return err
 		default:
-			if pause == retryFirst && !errors.Is(err, errAgain) {
+			// The first failure is common: a broker that has just registered does not know of it yet.
+			if pause == 2*retryFirst && !errors.Is(err, errAgain) {
 				t.logger.Warn("broker was not reached, trying again", slog.Any("broker", o.broker), slog.Any("err", err))
 			}
 			sleep(ctx, pause)
