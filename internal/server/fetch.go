@@ -32,10 +32,10 @@ func (s *Server) fetch(_ context.Context, a *await, f *frame, body []byte) (repl
 	if !call.begin(&req) {
 		return call.reply(), nil
 	}
+	call.deadline = time.Now().Add(call.wait)
 	if call.read(); call.satisfied() || call.wait <= 0 {
 		return call.reply(), nil
 	}
-	call.deadline = time.Now().Add(call.wait)
 	a.park(call.hurry, false)
 	call.park()
 	return nil, nil
@@ -56,6 +56,7 @@ type fetchCall struct {
 	bytesMax  int64
 	wait      time.Duration
 	deadline  time.Time
+	told      bool // deadline has been brought forward for news
 
 	mu struct {
 		sync.Mutex
@@ -76,7 +77,8 @@ type fetchState struct {
 
 	// Sums over the results.
 	bytes     int64 // of records
-	failed    bool  // a read failed, found the reader's log diverging, has news for a follower, or another replica is preferred: not to be waited upon
+	failed    bool  // a read failed, found the reader's log diverging, or another replica is preferred: not to be waited upon
+	news      bool  // a follower does not know the high watermark, or the log's start: to be waited upon for newsWait
 	readables int   // partitions that could be read
 }
 
@@ -162,7 +164,7 @@ func resized(s []fetchResult, n int) []fetchResult {
 // gives at least one batch, whatever the limits say.
 func (call *fetchCall) read() {
 	image := call.server.config.Image()
-	call.bytes, call.failed, call.readables = 0, false, 0
+	call.bytes, call.failed, call.news, call.readables = 0, false, false, 0
 	left, minOne := call.bytesMax, true
 	for i := range call.parts {
 		part, result := &call.parts[i], &call.results[i]
@@ -203,7 +205,8 @@ func (call *fetchCall) readPart(image *meta.Image, part *fetchPart, result *fetc
 				slog.Int("partition", int(part.partition)), slog.Any("err", err))
 		}
 	}
-	call.failed = call.failed || result.code != 0 || result.read.Diverging != nil || result.read.News || result.read.Preferred != meta.NoBroker
+	call.failed = call.failed || result.code != 0 || result.read.Diverging != nil || result.read.Preferred != meta.NoBroker
+	call.news = call.news || result.read.News
 }
 
 // readReplica reads for a consumer up to the bound of its isolation level, for a follower up to the log's end.
@@ -237,8 +240,18 @@ func (s *Server) nearBrokers(rack string, c *client) func(meta.BrokerID) bool {
 	}
 }
 
-// satisfied tells whether what was read is an answer, or worth waiting upon.
+// newsWait is how long a follower's fetch that has only a newer high watermark to bring waits for records to come with it.
+// The followers of a partition in use fetch once for each append then, not twice; nobody's acknowledgement waits for it.
+const newsWait = 2 * time.Millisecond
+
+// satisfied tells whether what was read is an answer, or worth waiting upon. News brings the end of the waiting forward.
 func (call *fetchCall) satisfied() bool {
+	if call.news && !call.told {
+		call.told = true
+		if soon := time.Now().Add(newsWait); soon.Before(call.deadline) {
+			call.deadline = soon
+		}
+	}
 	return call.bytes >= call.bytesMin || call.failed || call.readables == 0
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"path/filepath"
 	"slices"
@@ -251,6 +252,44 @@ func TestFetchAsReplica(t *testing.T) {
 			t.Errorf("v%d: %+v", version, p)
 		}
 	}
+}
+
+// TestFollowerHearsNewsWithRecords proves that a newer high watermark waits a moment for records to come with it (KIP-1166),
+// and comes by itself when there are none.
+func TestFollowerHearsNewsWithRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, config := onReplicas(t)
+		topic := b.Create("t", 1, nil)
+		b.Set(topic, 0, meta.Partition{Replicas: []meta.BrokerID{1, 2}, ISR: []meta.BrokerID{1, 2}})
+		b.Live(2, 9)
+		config.Apply = func(context.Context, *meta.Apply) (meta.ApplyAnswer, error) { return meta.ApplyAnswer{}, nil }
+		socket := startInMemory(t, config).dial()
+		follow := func(offset, knownHigh int64) (kmsg.FetchResponseTopicPartition, time.Duration) {
+			req := fetchFrom(18, 0, offset)
+			req.ReplicaState.ID, req.ReplicaState.Epoch, req.MaxWaitMillis = 2, 9, 500
+			p := &req.Topics[0].Partitions[0]
+			p.CurrentLeaderEpoch, p.LogStartOffset, p.HighWatermark = 0, 0, knownHigh
+			begin := time.Now()
+			return fetched(t, socket, req), time.Since(begin)
+		}
+		put(t, b, topic, 0, "a")
+		if p, took := follow(0, 0); len(values(t, p.RecordBatches)) != 1 || p.HighWatermark != 0 || took != 0 {
+			t.Errorf("records: %+v after %v", p, took)
+		}
+		if p, took := follow(1, 0); len(p.RecordBatches) != 0 || p.HighWatermark != 1 || took != newsWait {
+			t.Errorf("news alone: high watermark %d, %d bytes after %v; want 1, none, after %v", p.HighWatermark, len(p.RecordBatches), took, newsWait)
+		}
+		put(t, b, topic, 0, "b")
+		follow(1, 1)
+		time.AfterFunc(newsWait/2, func() { put(t, b, topic, 0, "c") })
+		if p, took := follow(2, 1); len(values(t, p.RecordBatches)) != 1 || p.HighWatermark != 2 || took != newsWait/2 {
+			t.Errorf("news with records: high watermark %d, %d bytes after %v; want 2 with the records, after %v",
+				p.HighWatermark, len(p.RecordBatches), took, newsWait/2)
+		}
+		if p, took := follow(3, 3); len(p.RecordBatches) != 0 || took != 500*time.Millisecond {
+			t.Errorf("no news: %d bytes after %v, want none after the request's wait", len(p.RecordBatches), took)
+		}
+	})
 }
 
 // TestFetchIsolation sends null for the aborted transactions to who did not ask, as Kafka does, and a list to who did.

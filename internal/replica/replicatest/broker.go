@@ -124,6 +124,12 @@ func (b *Broker) Delete(topic *meta.Topic) {
 	})
 }
 
+// Live says that another broker is live in a broker epoch: its fetches count.
+func (b *Broker) Live(broker meta.BrokerID, epoch int64) {
+	b.t.Helper()
+	b.apply(func(a *meta.Apply) { a.Brokers = []meta.Broker{{ID: broker, Epoch: epoch}} })
+}
+
 func (b *Broker) apply(fill func(*meta.Apply)) {
 	b.t.Helper()
 	b.revision++
