@@ -21,8 +21,9 @@ const (
 
 // clientFlags are the flags that every client command shares.
 type clientFlags struct {
-	bootstrap string
-	format    string
+	bootstrap     string
+	format        string
+	commandConfig string // a properties file that says how to connect; empty for plain text
 }
 
 func (f *clientFlags) validate() error {
@@ -32,7 +33,8 @@ func (f *clientFlags) validate() error {
 	if len(f.seeds()) == 0 {
 		return usageError{fmt.Errorf("--bootstrap-server %q: want host:port", f.bootstrap)}
 	}
-	return nil
+	_, err := f.dialer()
+	return err
 }
 
 func (f *clientFlags) json() bool { return f.format == formatJSON }
@@ -59,11 +61,15 @@ func (f *clientFlags) client(ctx context.Context, opts ...kgo.Opt) (*kgo.Client,
 	if err := f.probe(ctx); err != nil {
 		return nil, err
 	}
+	dial, err := f.dialer()
+	if err != nil {
+		return nil, err
+	}
 	base := []kgo.Opt{
 		kgo.SeedBrokers(f.seeds()...),
 		kgo.ClientID(clientID),
 		kgo.SoftwareNameAndVersion("tidemark", versionNumber()),
-		kgo.Dialer((&net.Dialer{Timeout: dialTimeout, Control: unpaced}).DialContext),
+		kgo.Dialer(dial),
 		kgo.RetryTimeout(20 * time.Second),
 	}
 	cl, err := kgo.NewClient(append(base, opts...)...)

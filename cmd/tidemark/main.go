@@ -97,6 +97,8 @@ func newRoot(io streams) *cobra.Command {
 	var shared clientFlags
 	root.PersistentFlags().StringVar(&shared.bootstrap, "bootstrap-server", defaultBootstrap,
 		"`host:port` of a broker, or several separated by commas")
+	root.PersistentFlags().StringVar(&shared.commandConfig, "command-config", "",
+		"properties `file` with security.protocol and ssl.* of Kafka's clients, for brokers that want TLS")
 	root.PersistentFlags().StringVar(&shared.format, "format", formatText, "output `format`: text or json")
 	completeWords(root, "format", formatText, formatJSON)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return shared.validate() }
