@@ -309,6 +309,9 @@ func parseListeners(settings map[string]string) ([]Listener, error) {
 		if !mapped {
 			protocol = name
 		}
+		if known := []string{plaintext, ssl, "SASL_PLAINTEXT", "SASL_SSL"}; !mapped && !slices.Contains(known, name) {
+			return nil, fmt.Errorf("listeners=%s: what listener %s speaks is not said; add for example %s:%s to listener.security.protocol.map", text, name, name, plaintext)
+		}
 		if protocol != plaintext && protocol != ssl {
 			return nil, fmt.Errorf("listeners=%s: listener %s has the security protocol %s; this version serves %s and %s", text, name, protocol, plaintext, ssl)
 		}

@@ -81,6 +81,7 @@ func TestParseConfig(t *testing.T) {
 		{name: "a bad registry port", settings: map[string]string{"cluster.brokers": "1@a:9192/x"}, err: "want a registry port from 1 to 65535"},
 		{name: "two directories", settings: map[string]string{"log.dirs": "a,b"}, err: "log.dirs=a,b names 2 directories; tidemark uses exactly one"},
 		{name: "two ids", settings: map[string]string{"node.id": "1", "broker.id": "2"}, err: "node.id=1 and broker.id=2 differ"},
+		{name: "a listener without a protocol", settings: map[string]string{"listeners": "EXT://:9092"}, err: "add for example EXT:PLAINTEXT to listener.security.protocol.map"},
 		{name: "a listener with a login", settings: map[string]string{"listeners": "SASL_SSL://:9092"}, err: "listener SASL_SSL has the security protocol SASL_SSL; this version serves PLAINTEXT and SSL"},
 		{name: "one name twice", settings: map[string]string{"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, err: "the name PLAINTEXT occurs twice"},
 		{name: "no scheme", settings: map[string]string{"listeners": "localhost:9092"}, err: `"localhost:9092": want NAME://HOST:PORT`},
