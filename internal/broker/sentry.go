@@ -82,7 +82,7 @@ func (s *sentry) man(ctx context.Context, group *errgroup.Group, b *meta.Broker)
 	id, registration := b.ID, b.Registration
 	address := net.JoinHostPort(endpoint.Host, strconv.Itoa(int(endpoint.Port)))
 	group.Go(func() error {
-		pause := sentryPause
+		pause := sentryPauseFirst
 		for ctx.Err() == nil {
 			began := time.Now()
 			if s.connect(ctx, address) {

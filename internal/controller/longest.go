@@ -36,9 +36,9 @@ func (t *term) noteEnds(ctx context.Context, o *outbox, a *meta.Apply, ends []me
 		t.mu.ends[end.TopicIDPartition][o.broker] = copyEnd{o.registration, versions[end.TopicIDPartition], end.LogEnd}
 		dirty.Partitions[end.TopicIDPartition] = true
 	}
-	writes := t.planLocked(dirty)
+	p := t.planLocked(dirty)
 	t.mu.Unlock()
-	_, _, err := t.commit(ctx, writes) // a conflict means that the watch will tell
+	_, _, err := t.commit(ctx, p.writes) // a conflict means that the watch will tell
 	return err
 }
 

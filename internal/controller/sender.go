@@ -34,6 +34,9 @@ func (t *term) startSendersLocked(ctx context.Context) {
 	}
 }
 
+// restMax bounds the rest of a sender after a statement: nothing that changed waits longer to be said.
+const restMax = 20 * time.Millisecond
+
 // send brings one registration of a broker into the cluster and then tells it everything that changes, until its context
 // or the term's ends. Only an error of the term is returned.
 func (t *term) send(ctx, term context.Context, o *outbox) error {
@@ -48,11 +51,15 @@ func (t *term) send(ctx, term context.Context, o *outbox) error {
 		case <-held.C:
 			t.askAgain(o)
 		}
+		began := time.Now()
 		err := t.serve(ctx, o)
 		held.Reset(retryMax)
 		switch {
 		case err == nil:
 			pause = retryFirst
+			// While many values change, what has gathered meanwhile goes in one statement: each costs the broker a copy of what
+			// it touches in its Image.
+			sleep(ctx, min(time.Since(began), restMax))
 		case ctx.Err() != nil:
 			return term.Err()
 		case errors.Is(err, registry.ErrDeposed) || errors.Is(err, registry.ErrFailed) || errors.Is(err, registry.ErrClosed):

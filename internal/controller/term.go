@@ -23,8 +23,8 @@ const (
 	internalReplicas = 3
 )
 
-// term is one time in the seat. Its goroutines are the watcher, which folds changes and commits what Plan decides, one
-// sender for each registered broker, and the collector of unfinished topics.
+// term is one time in the seat. Its goroutines are the watcher, which folds changes and asks Plan, the writer of what Plan
+// decides, one sender for each registered broker, and the collector of unfinished topics.
 type term struct {
 	cluster  *registry.Cluster
 	channel  Channel
@@ -33,15 +33,17 @@ type term struct {
 	logger   *slog.Logger
 	seat     registry.Seat
 	group    *errgroup.Group
+	decided  chan struct{} // one slot: there is something to write
 	journal  *journal
 
 	balanceEvery time.Duration // 0: leadership does not return to preferred replicas by itself
 
-	// mu guards the state and the outboxes. Nothing waits under it.
+	// mu guards the state, the outboxes and the backlog. Nothing waits under it.
 	mu struct {
 		sync.Mutex
 		state    *registry.State
 		outboxes map[meta.BrokerID]*outbox
+		backlog  backlog
 		stops    map[meta.BrokerID]context.CancelFunc // of the senders
 		orphans  map[meta.TopicID]time.Time           // ids without a name, and since when
 		ends     map[meta.TopicIDPartition]copyEnds   // of partitions that wait for the longest copy
@@ -53,10 +55,11 @@ type term struct {
 func newTerm(c *Controller, seat registry.Seat, state *registry.State) *term {
 	t := &term{
 		cluster: c.config.Cluster, channel: c.config.Channel, keys: c.config.Keys, settings: c.config.Settings,
-		logger: c.logger, seat: seat, balanceEvery: c.config.BalanceEvery, journal: &c.journal,
+		logger: c.logger, seat: seat, decided: make(chan struct{}, 1), balanceEvery: c.config.BalanceEvery, journal: &c.journal,
 	}
 	t.mu.state = state
 	t.mu.outboxes = make(map[meta.BrokerID]*outbox)
+	t.mu.backlog = newBacklog()
 	t.mu.stops = make(map[meta.BrokerID]context.CancelFunc)
 	t.mu.orphans = make(map[meta.TopicID]time.Time)
 	t.mu.ends = make(map[meta.TopicIDPartition]copyEnds)
@@ -73,6 +76,7 @@ func (t *term) run(ctx context.Context) error {
 		}
 		return t.cluster.Watch(ctx, t.mu.state, func(fold func() *registry.Dirty) error { return t.handle(ctx, fold) })
 	})
+	t.group.Go(func() error { return t.writeDecisions(ctx) })
 	t.group.Go(func() error { return t.collect(ctx) })
 	if t.balanceEvery > 0 {
 		t.group.Go(func() error { return t.balance(ctx) })
@@ -80,7 +84,7 @@ func (t *term) run(ctx context.Context) error {
 	return t.group.Wait()
 }
 
-// handle folds a change, tells the senders, and commits what Plan makes of it.
+// handle folds a change, tells the senders, and leaves what Plan makes of it to be written.
 func (t *term) handle(ctx context.Context, fold func() *registry.Dirty) error {
 	t.mu.Lock()
 	dirty := fold()
@@ -89,8 +93,10 @@ func (t *term) handle(ctx context.Context, fold func() *registry.Dirty) error {
 		t.noteOrphansLocked(dirty)
 		t.noteBrokersLocked(dirty)
 		t.startSendersLocked(ctx)
+		p := t.planLocked(dirty)
+		t.mu.backlog.replace(p.decided, p.writes)
+		t.wakeWriter()
 	}
-	writes := t.planLocked(dirty)
 	for _, o := range t.mu.outboxes {
 		o.mark(dirty)
 		o.signal()
@@ -99,8 +105,7 @@ func (t *term) handle(ctx context.Context, fold func() *registry.Dirty) error {
 	if deposed {
 		return registry.ErrDeposed
 	}
-	_, _, err := t.commit(ctx, writes)
-	return err
+	return nil
 }
 
 // commit writes decisions. It returns those that met another value, which the watch brings, and the revision that shows
@@ -128,7 +133,7 @@ func (t *term) commit(ctx context.Context, decisions []decided) (conflicts []met
 }
 
 // planLocked decides about every partition that a change may concern.
-func (t *term) planLocked(dirty *registry.Dirty) []decided {
+func (t *term) planLocked(dirty *registry.Dirty) *planner {
 	p := t.newPlannerLocked(meta.NoBroker)
 	if dirty.All || dirty.Defaults || len(dirty.Brokers) > 0 {
 		all := dirty.All || dirty.Defaults
@@ -142,7 +147,7 @@ func (t *term) planLocked(dirty *registry.Dirty) []decided {
 	for tp := range dirty.Partitions {
 		p.decide(tp)
 	}
-	return p.writes
+	return p
 }
 
 func concerns(value *meta.Partition, brokers map[meta.BrokerID]bool) bool {
