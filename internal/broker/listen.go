@@ -68,6 +68,9 @@ func listenError(err error, key, host string, port int) error {
 		failed.Fault = PortTaken
 		failed.Err = fmt.Errorf("port %d is taken on %s (%s): %w", port, hostName(host), key, syscall.EADDRINUSE)
 		failed.Fix = fmt.Sprintf("stop the process that listens there, or choose another port with --set %s=%s", key, example)
+		if key == ClusterKey {
+			failed.Fix = "stop the process that listens there, perhaps another broker with this node.id; a port of the list is changed on every broker"
+		}
 	case errors.Is(err, syscall.EACCES):
 		failed.Fix = fmt.Sprintf("choose a port above 1023 with --set %s=%s, or give the process the capability CAP_NET_BIND_SERVICE", key, example)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):

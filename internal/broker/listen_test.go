@@ -34,6 +34,9 @@ func TestListenLoopback(t *testing.T) {
 	if !strings.Contains(err.Error(), "is taken on localhost") || !strings.Contains(err.Error(), "--set listeners") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("the message is no help: %s", err)
 	}
+	if _, err := listen(t.Context(), tcp, ClusterKey, "localhost", port); err == nil || !strings.Contains(err.Error(), "perhaps another broker with this node.id") {
+		t.Errorf("of a port of the list: %v", err)
+	}
 	if err := closeAll(listeners); err != nil {
 		t.Fatal(err)
 	}

@@ -186,6 +186,7 @@ func TestAddressToldToClients(t *testing.T) {
 	}{
 		{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9092}, "", address{"localhost", 9092}},
 		{&net.TCPAddr{IP: net.IPv6loopback, Port: 9092}, "", address{"localhost", 9092}},
+		{&net.TCPAddr{IP: net.IPv4(127, 0, 1, 1), Port: 9092}, "", address{"127.0.1.1", 9092}}, // where Debian puts a host's name
 		{&net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 9099}, "", address{"10.1.2.3", 9099}},
 		{&net.TCPAddr{IP: net.ParseIP("2001:db8::1"), Port: 9099}, "", address{"2001:db8::1", 9099}},
 		{&net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 9099}, "broker.example", address{"broker.example", 19092}},

@@ -26,13 +26,14 @@ func (s *Server) brokerAddress(c *client, b *meta.Broker) (address, bool) {
 	return address{endpoint.Host, endpoint.Port}, found
 }
 
-// dialled is the address of a connection's local end, a loopback one written localhost.
+// dialled is the address of a connection's local end, 127.0.0.1 and ::1 written localhost. Other loopback addresses are not:
+// a host whose name is on 127.0.1.1, as Debian's are, may listen there and nowhere else.
 func dialled(local net.Addr) address {
 	tcp, ok := local.(*net.TCPAddr)
 	if !ok {
 		return address{"localhost", 0}
 	}
-	if tcp.IP.IsLoopback() {
+	if tcp.IP.Equal(net.IPv4(127, 0, 0, 1)) || tcp.IP.Equal(net.IPv6loopback) {
 		return address{"localhost", int32(tcp.Port)}
 	}
 	return address{tcp.IP.String(), int32(tcp.Port)}
