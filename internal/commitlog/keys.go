@@ -86,7 +86,7 @@ func topicKeys() []meta.ConfigKey {
 			Doc: "What becomes of old records: delete (by time and size), compact (the last record of each key stays), both, or, when empty, nothing.",
 		},
 		{
-			Name: "unclean.leader.election.enable", Type: meta.BoolType, HasDefault: true, Default: "false", Synonym: "unclean.leader.election.enable", NoEffect: true,
+			Name: "unclean.leader.election.enable", Type: meta.BoolType, HasDefault: true, Default: "false", Synonym: "unclean.leader.election.enable",
 			Doc: "Whether a replica that was not in sync may become leader when nobody else can, at the price of losing records.",
 		},
 		{

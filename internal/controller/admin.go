@@ -335,13 +335,13 @@ func checkAssignment(image *meta.Image, given Assignment, replicas int) *Refusal
 
 // firstStates are the first values of partitions with these replicas.
 func (a *Admin) firstStates(image *meta.Image, topic string, config map[string]string, assignments [][]meta.BrokerID) []meta.Partition {
-	minISR, byFactor, flush := wanted(a.config.Keys, topic, config, a.brokerLookup(image))
+	wants := wanted(a.config.Keys, topic, config, a.brokerLookup(image))
 	partitions := make([]meta.Partition, len(assignments))
 	for i, brokers := range assignments {
-		if byFactor {
-			minISR = minISRByFactor(len(brokers))
+		if wants.ByFactor {
+			wants.MinISR = minISRByFactor(len(brokers))
 		}
-		partitions[i] = firstState(image, brokers, minISR, flush)
+		partitions[i] = firstState(image, brokers, wants.MinISR, wants.Flush)
 	}
 	return partitions
 }

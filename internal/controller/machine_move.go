@@ -133,8 +133,8 @@ func Elect(value *meta.Partition, unclean bool, f Facts) (meta.Partition, *Refus
 		if leader == meta.NoBroker {
 			return meta.Partition{}, refuse(ErrEligibleNotAvailable, "Eligible topic partition leaders are not available.")
 		}
-		d.Leader, d.ISR, d.ELR, d.LastKnownISR = leader, []meta.BrokerID{leader}, nil, nil
-		d.UncleanEpoch = d.LeaderEpoch + 1
+		d.LastKnownISR = nil
+		d.leadUncleanly(leader)
 	}
 	d.LeaderEpoch++
 	return d.Partition, nil

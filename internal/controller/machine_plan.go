@@ -22,12 +22,23 @@ type Facts struct {
 	// values that wait for the longest copy.
 	End func(meta.BrokerID) (meta.LogEnd, bool)
 
-	// MinISR and Flush are what the topic's configuration wants. ByFactor: min_isr is one less than the replicas that are there,
-	// as internal topics have it (D15).
+	Wants
+}
+
+// Wants is what a topic's configuration wants of its partitions.
+type Wants struct {
+	// MinISR is min.insync.replicas. ByFactor: min_isr is one less than the replicas that are there, as internal topics have it
+	// (D15).
 	MinISR   int32
 	ByFactor bool
-	Flush    bool
+	Flush    bool // log.flush.acks
+	// UncleanElection is unclean.leader.election.enable: where nobody who may have everything is unfenced, any unfenced replica
+	// leads.
+	UncleanElection bool
 }
+
+// ReasonUnclean is Plan's reason for a leader that may lack what was acknowledged, because the topic allows that.
+const ReasonUnclean = "an unclean election: nobody who has everything is there"
 
 // Plan decides about one partition (D6, D8, D9). It returns the value to write and why, or no reasons when the value is
 // right as it is. It is idempotent: the value that it returns needs nothing more under the same facts, except that a
@@ -35,15 +46,16 @@ type Facts struct {
 //
 // The rules, in order:
 //
-//  1. The value follows the configuration: min_isr, and flush with a new epoch. ELR goes when min_isr changes under a
-//     leader (KIP-966).
+//  1. The value follows the configuration: min_isr, and flush with a new epoch. ELR goes under a leader that has enough in
+//     sync by the new min_isr (KIP-966); while it has not, its high watermark rests, and who was eligible still is.
 //  2. An unclean broker leaves ISR and ELR, and is remembered in last_known_isr; if it led, the epoch rises (E-8). When
 //     it was the only one that ever mattered, it leads on: nobody else has more. Where everything acknowledged was synced
 //     and its disk is intact, it keeps its place; if it led, the epoch rises all the same.
 //  3. A fenced leader is replaced only if an unfenced successor exists in ISR, else in ELR; otherwise the value stays,
 //     and the leader resumes its epoch when it is unfenced.
 //     When everybody who may have everything has restarted uncleanly, the longest copy leads, once all of them are
-//     unfenced and have told where they end: nobody has more, though something may be lost.
+//     unfenced and have told where they end: nobody has more, though something may be lost. Where the topic allows it, any
+//     unfenced replica leads rather than nobody. Both begin to recover, alone in sync.
 //  4. A fenced follower leaves the ISR of a serving leader.
 //  5. A reassignment whose new replicas are all in sync is complete: one write drops the old ones.
 //  6. Whoever changes the ISR recomputes ELR and last_known_isr.
@@ -92,7 +104,7 @@ func (d *decision) followMinISR() {
 	}
 	d.MinISR = minISR
 	if d.Leader != meta.NoBroker {
-		d.ELR = nil
+		d.SettleISR(nil)
 	}
 	d.because("min.insync.replicas changed")
 }
@@ -121,10 +133,7 @@ func (d *decision) sweep() {
 	d.LastKnownISR = with(d.LastKnownISR, lost)
 	if len(d.ISR) == 0 && len(d.ELR) == 0 && len(d.LastKnownISR) == 1 {
 		// All that was acknowledged lately was acknowledged by this broker alone.
-		d.Leader, d.ISR = lost, []meta.BrokerID{lost}
-		d.raise = true
-		d.UncleanEpoch = d.LeaderEpoch + 1 // what the others have above its end goes, even below their high watermarks
-		d.SettleISR(nil)
+		d.leadUncleanly(lost) // what the others have above its end goes, even below their high watermarks
 		return
 	}
 	switch {
@@ -146,11 +155,19 @@ func (d *decision) elect() {
 	}
 	why := "new leader"
 	if successor == meta.NoBroker {
-		if successor = d.longest(); successor == meta.NoBroker {
-			return
-		}
 		why = "the longest copy of all that restarted uncleanly leads"
-		d.UncleanEpoch = d.LeaderEpoch + 1
+		if successor = d.longest(); successor == meta.NoBroker {
+			why = ReasonUnclean
+			if successor = d.first(d.Replicas); successor == meta.NoBroker || !d.facts.UncleanElection {
+				return
+			}
+		}
+		if why == ReasonUnclean {
+			d.LastKnownISR = nil
+		}
+		d.because(why)
+		d.leadUncleanly(successor)
+		return
 	}
 	d.because(why)
 	d.raise = true
@@ -159,6 +176,15 @@ func (d *decision) elect() {
 	d.ISR = slices.DeleteFunc(slices.Clone(d.ISR), func(id meta.BrokerID) bool { return !d.facts.Unfenced(id) })
 	d.ISR = with(d.ISR, successor)
 	d.SettleISR(old)
+}
+
+// leadUncleanly makes a broker leader that may lack what was committed: it is alone in sync, and recovers first.
+// Whoever holds what it lacks has to give that up, so nobody else is eligible any more.
+func (d *decision) leadUncleanly(leader meta.BrokerID) {
+	d.Leader, d.ISR, d.ELR = leader, []meta.BrokerID{leader}, nil
+	d.UncleanEpoch, d.Recovery = d.LeaderEpoch+1, 1
+	d.raise = true
+	d.SettleISR(nil)
 }
 
 // longest is the broker with the longest copy of those who may have everything, if all of them have told where they end.

@@ -52,9 +52,13 @@ func (a *Admin) MovePartitions(ctx context.Context, moves []PartitionMove, sameF
 }
 
 // ElectLeaders elects the preferred leader of partitions, or with unclean set any live replica of those without an eligible
-// one, each independently of the others. It returns one error for each: a *Refusal, or nil.
+// one, each independently of the others; never of an internal topic that is always flushed (D9). It returns one error for each:
+// a *Refusal, or nil.
 func (a *Admin) ElectLeaders(ctx context.Context, partitions []TopicPartition, unclean bool) (results []error, revision int64, err error) {
-	return a.rewrite(ctx, a.config.Image(), partitions, func(_ int, value *meta.Partition, f Facts) (meta.Partition, *Refusal) {
+	return a.rewrite(ctx, a.config.Image(), partitions, func(i int, value *meta.Partition, f Facts) (meta.Partition, *Refusal) {
+		if unclean && meta.AlwaysFlushed(partitions[i].Topic) {
+			return meta.Partition{}, refuse(ErrEligibleNotAvailable, "Eligible topic partition leaders are not available.")
+		}
 		return Elect(value, unclean, f)
 	})
 }
@@ -75,7 +79,7 @@ func (a *Admin) rewrite(ctx context.Context, image *meta.Image, partitions []Top
 	var index []int // of the writes, in partitions
 	add := func(i int, tp meta.TopicIDPartition, value *meta.Partition) {
 		next, refusal := decide(i, value, Facts{
-			Unclean: meta.NoBroker, MinISR: value.MinISR, Flush: value.Flush,
+			Unclean: meta.NoBroker, Wants: Wants{MinISR: value.MinISR, Flush: value.Flush},
 			Unfenced: func(id meta.BrokerID) bool { b, found := image.Broker(id); return found && !b.Fenced },
 		})
 		if refusal != nil {

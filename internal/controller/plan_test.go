@@ -17,7 +17,7 @@ import (
 //
 //	value             the partition, as the registry has it
 //	isr is=(1,2,3)    the leader changed the ISR
-//	plan [live=1,2] [unclean=3 [intact]] [min_isr=2|by-factor] [flush] [ends=(broker,epoch,end,...)]
+//	plan [live=1,2] [unclean=3 [intact]] [min_isr=2|by-factor] [flush] [unclean-allowed] [ends=(broker,epoch,end,...)]
 //	move [live=1,2] to=(4,5) | move [live=1,2]
 //	elect [live=1,2] [unclean-election]
 //	grow live=1,2 partition=0
@@ -112,7 +112,7 @@ func brokers(t *testing.T, d *datadriven.TestData, vals []string) []meta.BrokerI
 }
 
 func factsOf(t *testing.T, d *datadriven.TestData, value meta.Partition) Facts {
-	f := Facts{Unclean: meta.NoBroker, MinISR: value.MinISR, Flush: value.Flush}
+	f := Facts{Unclean: meta.NoBroker, Wants: Wants{MinISR: value.MinISR, Flush: value.Flush}}
 	var live []meta.BrokerID
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {
@@ -126,6 +126,8 @@ func factsOf(t *testing.T, d *datadriven.TestData, value meta.Partition) Facts {
 			f.ByFactor = true
 		case "intact":
 			f.Intact = true
+		case "unclean-allowed":
+			f.UncleanElection = true
 		case "ends":
 			ends := make(map[meta.BrokerID]meta.LogEnd)
 			for ids := brokers(t, d, arg.Vals); len(ids) >= 3; ids = ids[3:] {
@@ -165,11 +167,13 @@ func TestPlanProperties(t *testing.T) {
 		}
 		live := subset(all, "live")
 		f := Facts{
-			Unclean: meta.NoBroker, MinISR: rapid.Int32Range(1, 3).Draw(t, "wanted min_isr"), Flush: rapid.Bool().Draw(t, "wanted flush"),
+			Unclean:  meta.NoBroker,
+			Wants:    Wants{MinISR: rapid.Int32Range(1, 3).Draw(t, "wanted min_isr"), Flush: rapid.Bool().Draw(t, "wanted flush"), UncleanElection: rapid.Bool().Draw(t, "unclean election")},
 			Unfenced: func(id meta.BrokerID) bool { return slices.Contains(live, id) },
 		}
 		if sweeping := rapid.SampledFrom(all).Draw(t, "sweeping"); !f.Unfenced(sweeping) && rapid.Bool().Draw(t, "unclean") {
 			f.Unclean = sweeping
+			f.UncleanElection = false // else who leads on after its sweep is replaced until it is unfenced
 		}
 		before := value.Clone()
 		next, reasons := Plan(&value, f)
@@ -178,6 +182,9 @@ func TestPlanProperties(t *testing.T) {
 		}
 		if len(reasons) == 0 {
 			return
+		}
+		if next.Recovery != 0 && len(next.ISR) > 1 {
+			t.Fatalf("somebody is in sync with a leader that recovers: %+v", next)
 		}
 		if next.Leader != meta.NoBroker && !next.InSync(next.Leader) {
 			t.Fatalf("leader %d is not in sync: %+v", next.Leader, next)

@@ -19,6 +19,9 @@ const (
 	minISRKey = "min.insync.replicas"
 	flushKey  = "log.flush.acks"
 
+	// uncleanKey allows a leader that may lack what was acknowledged.
+	uncleanKey = "unclean.leader.election.enable"
+
 	// internalReplicas is how many replicas internal topics want (D15).
 	internalReplicas = 3
 )
@@ -200,7 +203,7 @@ func (p *planner) decide(tp meta.TopicIDPartition) {
 	p.decided[tp] = true
 	if !p.filled || p.topic != tp.Topic {
 		p.filled, p.topic = true, tp.Topic
-		p.facts.MinISR, p.facts.ByFactor, p.facts.Flush = p.t.wantedLocked(tp.Topic)
+		p.facts.Wants = p.t.wantedLocked(tp.Topic)
 	}
 	p.facts.End = p.t.endOfLocked(tp, value)
 	p.facts.Intact = p.t.intactLocked(value, p.facts.Unclean)
@@ -258,8 +261,8 @@ func (t *term) directoriesLocked(value *meta.Partition) []meta.DirectoryID {
 	return dirs
 }
 
-// wantedLocked is what a topic's configuration says about min_isr and flush.
-func (t *term) wantedLocked(id meta.TopicID) (minISR int32, byFactor, flush bool) {
+// wantedLocked is what a topic's configuration says about its partitions.
+func (t *term) wantedLocked(id meta.TopicID) Wants {
 	return wanted(t.keys, t.mu.state.Topics[id].Name, t.mu.state.TopicConfigs[id].Values, func(key string) (string, bool) {
 		if value, set := t.mu.state.BrokerConfigs[""].Values[key]; set {
 			return value, true
@@ -268,16 +271,20 @@ func (t *term) wantedLocked(id meta.TopicID) (minISR int32, byFactor, flush bool
 	})
 }
 
-// wanted reads min_isr and flush out of a topic's configuration. A value that somebody broke counts as the default. An
-// internal topic for which min.insync.replicas is not set has it by its replication factor (D15).
-func wanted(keys *meta.ConfigKeys, topic string, values map[string]string, broker meta.ConfigLookup) (minISR int32, byFactor, flush bool) {
-	minISR = 1
+// wanted reads out of a topic's configuration what its partitions are to be. A value that somebody broke counts as the
+// default. An internal topic for which min.insync.replicas is not set has it by its replication factor (D15); one that is
+// always flushed never has an unclean election (D9).
+func wanted(keys *meta.ConfigKeys, topic string, values map[string]string, broker meta.ConfigLookup) Wants {
+	w := Wants{MinISR: 1}
 	_, set := values[minISRKey]
-	byFactor = meta.IsInternalTopic(topic) && !set
+	w.ByFactor = meta.IsInternalTopic(topic) && !set
 	if n, err := strconv.ParseInt(effective(keys, minISRKey, values, broker), 10, 32); err == nil && n >= 1 {
-		minISR = int32(n)
+		w.MinISR = int32(n)
 	}
-	return minISR, byFactor, meta.AlwaysFlushed(topic) || effective(keys, flushKey, values, broker) == "true"
+	always := meta.AlwaysFlushed(topic)
+	w.Flush = always || effective(keys, flushKey, values, broker) == "true"
+	w.UncleanElection = !always && effective(keys, uncleanKey, values, broker) == "true"
+	return w
 }
 
 func effective(keys *meta.ConfigKeys, name string, values map[string]string, broker meta.ConfigLookup) string {

@@ -130,6 +130,8 @@ func checkPartition(key string, p *meta.Partition) error {
 		wrong = fmt.Sprintf("leader %d is not a replica", p.Leader)
 	case slices.ContainsFunc(p.ISR, func(id meta.BrokerID) bool { return !p.HasReplica(id) }):
 		wrong = "a member of the isr is not a replica"
+	case p.Recovery != 0 && len(p.ISR) > 1:
+		wrong = fmt.Sprintf("isr %v under a leader that recovers from an unclean election", p.ISR)
 	case p.LeaderEpoch < 0:
 		wrong = fmt.Sprintf("leader epoch %d", p.LeaderEpoch)
 	case len(p.Dirs) != 0 && len(p.Dirs) != len(p.Replicas):

@@ -77,7 +77,7 @@ var Keys = []meta.ConfigKey{
 		Doc: "Milliseconds between looks for leaderless partitions that allow an unclean election.",
 	},
 	{
-		Broker: true, Name: "unclean.leader.election.enable", Type: meta.BoolType, HasDefault: true, Default: "false", Dynamic: meta.ClusterWide, NoEffect: true,
+		Broker: true, Name: "unclean.leader.election.enable", Type: meta.BoolType, HasDefault: true, Default: "false", Dynamic: meta.ClusterWide,
 		Doc: "Default of the topics' unclean.leader.election.enable.",
 	},
 	{

@@ -239,7 +239,7 @@ func (m *Machine) Synced(synced int64) Effects {
 	switch m.role {
 	case RoleLeader:
 		m.advance(&e)
-		m.proposeFlushed(&e)
+		m.proposeMarks(&e)
 	case RoleFollower:
 		e.Follow = m.value.Flush && m.synced == m.written // what it fetches next acknowledges this
 	case RoleNone:

@@ -203,7 +203,7 @@ func (m *Machine) cut(to int64, why string, epochs commitlog.Epochs, e *Effects)
 	to = max(to, m.start)
 	if to < m.high {
 		epoch, _ := epochs.At(m.high - 1)
-		if epoch >= m.value.UncleanEpoch {
+		if epoch >= m.value.UncleanEpoch && !m.lacks(CutCommitted) {
 			m.follower.state = FollowerRefuses
 			e.Follow = true
 			e.RefuseFollow = fmt.Sprintf("the leader's log ends at %d where this one was committed up to %d in epoch %d, and no unclean election since has given that up",

@@ -73,6 +73,9 @@ func (c *Change) String() string {
 	for _, j := range c.Joining {
 		s += fmt.Sprintf(" joining=%d@%d", j.Broker, j.Epoch)
 	}
+	if c.Value.Recovery != 0 {
+		s += " recovering"
+	}
 	if c.Value.Flushed {
 		s += " flushed"
 	}
@@ -134,7 +137,7 @@ func (m *Machine) lead(log LogState, before *meta.Partition, e *Effects, now tim
 	m.advance(e)
 	// After flush was switched off, the appends that wait for a group commit still get theirs.
 	e.Sync = (m.value.Flush || before.Flush) && m.synced < m.written
-	m.proposeFlushed(e)
+	m.proposeMarks(e)
 }
 
 // adopt takes a newer value of the same term: whatever change was in flight, it is settled.
@@ -158,7 +161,7 @@ func (m *Machine) adopt(before *meta.Partition, e *Effects) {
 	}
 	m.advance(e)
 	e.Sync = (m.value.Flush || before.Flush) && m.synced < m.written
-	m.proposeFlushed(e)
+	m.proposeMarks(e)
 }
 
 // Compare compares a reader's log with this one: the reader's last record, before offset, is of epoch last. It returns nil
@@ -215,7 +218,7 @@ func (m *Machine) FollowerFetched(f FollowerFetch, now time.Time) Effects {
 	p.holds = m.willJoin(p, now)
 	m.advance(&e)
 	m.proposeJoin(&e, f.Broker, now)
-	m.proposeFlushed(&e)
+	m.proposeMarks(&e)
 	m.check()
 	return e
 }
@@ -254,7 +257,7 @@ func (m *Machine) Tick(now time.Time) Effects {
 	case m.leader.change == nil:
 		m.proposeShrink(&e, now)
 		m.proposeJoin(&e, meta.NoBroker, now)
-		m.proposeFlushed(&e)
+		m.proposeMarks(&e)
 	}
 	return e
 }
@@ -296,7 +299,7 @@ func (m *Machine) ValueRead(version int64) Effects {
 		m.leader.others[i].unproven = false
 	}
 	m.advance(&e)
-	m.proposeFlushed(&e)
+	m.proposeMarks(&e)
 	return e
 }
 
@@ -340,7 +343,11 @@ func (m *Machine) memberEnd(id meta.BrokerID) int64 {
 		}
 		return m.written
 	}
-	if p := m.other(id); p != nil && !p.unproven {
+	p := m.other(id)
+	if m.lacks(IgnoreUnknownEnds) && (p == nil || p.end < 0) {
+		return math.MaxInt64
+	}
+	if p != nil && !p.unproven {
 		return p.end
 	}
 	return -1
@@ -391,9 +398,10 @@ func (m *Machine) willJoin(p *progress, now time.Time) bool {
 
 // proposeJoin asks for a change that adds who is in sync: it lives in the epoch in which it fetched, and has reached the
 // high watermark and the epoch's start. Before that start its log may lack what an earlier leader committed (R-101). Only
-// who has just fetched, or caught up lately, is considered: an end alone may be that of a broker long silent.
+// who has just fetched, or caught up lately, is considered: an end alone may be that of a broker long silent. Nobody joins a
+// leader that was elected uncleanly and has not recovered (R-51).
 func (m *Machine) proposeJoin(e *Effects, fetched meta.BrokerID, now time.Time) {
-	if m.leader.change != nil || now.Before(m.leader.notBefore) {
+	if m.leader.change != nil || now.Before(m.leader.notBefore) || m.value.Recovery != 0 {
 		return
 	}
 	var joining []Joining
@@ -443,20 +451,30 @@ func (m *Machine) propose(e *Effects, isr []meta.BrokerID, joining []Joining) {
 	m.advance(e)
 }
 
-// proposeFlushed asks for the write of `flushed` once every member of ISR and ELR has synced the epoch's start (D9).
-func (m *Machine) proposeFlushed(e *Effects) {
-	if !m.value.Flush || m.value.Flushed || m.leader.change != nil {
+// proposeMarks asks for the write of what the leader alone can tell: that it has recovered, once its own copy reaches the
+// start of its epoch as the partition demands (R-51), and `flushed`, once every member of ISR and ELR has synced that
+// start (D9).
+func (m *Machine) proposeMarks(e *Effects) {
+	recovered := m.value.Recovery != 0 && m.memberEnd(m.self) >= m.leader.epochStart
+	flushed := m.value.Flush && !m.value.Flushed && m.reachedStart(m.value.ISR) && m.reachedStart(m.value.ELR)
+	if m.leader.change != nil || !recovered && !flushed {
 		return
 	}
-	for _, members := range [][]meta.BrokerID{m.value.ISR, m.value.ELR} {
-		for _, member := range members {
-			if m.memberEnd(member) < m.leader.epochStart {
-				return
-			}
-		}
-	}
 	c := &Change{Value: m.value.Clone()}
-	c.Value.Flushed = true
+	if recovered {
+		c.Value.Recovery = 0
+	}
+	c.Value.Flushed = c.Value.Flushed || flushed
 	m.leader.change = c
 	e.Change = c
+}
+
+// reachedStart tells whether replicas are known to hold everything up to the epoch's start.
+func (m *Machine) reachedStart(members []meta.BrokerID) bool {
+	for _, member := range members {
+		if m.memberEnd(member) < m.leader.epochStart {
+			return false
+		}
+	}
+	return true
 }

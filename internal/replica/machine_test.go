@@ -16,7 +16,7 @@ import (
 // TestMachine runs the scripts of testdata/machine. A script drives one machine of broker 1 and prints every effect and,
 // after each event, the state. Followers may lag for 30 s.
 //
-//	role epoch=E version=V [leader=L] [replicas=(..)] [isr=(..)] [elr=(..)] [last=(..)] [min=N] [unclean=E] [flush] [flushed] — a partition
+//	role epoch=E version=V [leader=L] [replicas=(..)] [isr=(..)] [elr=(..)] [last=(..)] [min=N] [unclean=E] [recovery] [flush] [flushed] — a partition
 //	     value; the log's state is what earlier events made it, or log=(start,written,synced,epoch,start,...); checkpoint=HW
 //	appended|synced|start N, closed
 //	append acks=A [epoch=E], fetch epoch=E: what a request is told
@@ -233,6 +233,8 @@ func (s *script) role(t *testing.T, d *datadriven.TestData) Effects {
 			value.ELR = ids
 		case "last":
 			value.LastKnownISR = ids
+		case "recovery":
+			value.Recovery = 1
 		case "unclean":
 			value.UncleanEpoch = meta.Epoch(n)
 		case "flush":

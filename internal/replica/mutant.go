@@ -23,6 +23,8 @@ const (
 	RaiseWhenDiverging         // a follower takes the high watermark of an answer that tells it to truncate
 	CountDiverging             // a leader counts fetches of followers whose logs diverge
 	TrustResumed               // a leader that resumes its epoch takes its whole log as committed
+	IgnoreUnknownEnds          // a member whose end is not known in this epoch does not hold the high watermark
+	CutCommitted               // a follower cuts what was committed also if no unclean election has given it up
 	mutantCount                // how many there are
 )
 

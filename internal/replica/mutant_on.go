@@ -31,6 +31,6 @@ func (m Mutant) String() string {
 	return [...]string{
 		"NoMutant", "TruncateToHigh", "TruncateOneRound", "AnyEpochFetches", "KeepProgress", "JoinBelowEpochStart", "JoinBelowHigh",
 		"JoinAnyLife", "KeepEnds", "IgnorePending", "ForgetUnknown", "AdvanceWhenShort", "CountWritten", "AnyAnswer",
-		"RaiseWhenDiverging", "CountDiverging", "TrustResumed",
+		"RaiseWhenDiverging", "CountDiverging", "TrustResumed", "IgnoreUnknownEnds", "CutCommitted",
 	}[m]
 }

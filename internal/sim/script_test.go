@@ -109,7 +109,7 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) string {
 			}
 		}
 	case "pause":
-		s.world.brokers[argument(t, d, 0)-1].paused = s.world.now.Add(time.Duration(argument(t, d, 1)) * time.Millisecond)
+		s.world.brokers[argument(t, d, 0)-1].paused = s.world.now + time.Duration(argument(t, d, 1))*time.Millisecond
 	case "controller":
 		s.world.manual = d.CmdArgs[0].Key == "off"
 	case "elect":
@@ -157,12 +157,12 @@ func (s *scenario) elect(t *testing.T, d *datadriven.TestData) string {
 	next.LeaderEpoch++
 	next.SettleISR(nil)
 	if !d.HasArg("unclean") {
-		w.registry.write(next, "by hand")
+		w.registry.put(next, "by hand")
 		return ""
 	}
 	next.UncleanEpoch = next.LeaderEpoch
 	next.ELR, next.LastKnownISR = nil, nil
-	w.registry.write(next, "by hand, unclean")
+	w.registry.put(next, "by hand, unclean")
 	w.giveUp(w.brokers[leader-1])
 	return ""
 }
@@ -173,11 +173,11 @@ func (s *scenario) reassign(t *testing.T, d *datadriven.TestData) string {
 		target = append(target, meta.BrokerID(argument(t, d, i)))
 	}
 	r := &s.world.registry
-	next, refusal := controller.Move(&r.value, target, s.world.facts(meta.NoBroker))
+	next, refusal := controller.Move(&r.value, target, factsOf(&r.snapshot, meta.NoBroker))
 	if refusal != nil {
 		return refusal.Error() + "\n"
 	}
-	r.write(next, "reassigned")
+	r.put(next, "reassigned")
 	return ""
 }
 

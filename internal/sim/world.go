@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -19,9 +18,14 @@ type Options struct {
 	Replicas int  // the first so many brokers have one; 0: all
 	MinISR   int  // min.insync.replicas
 	Flush    bool // log.flush.acks
+	Toggles  bool // log.flush.acks changes now and then
+	Unclean  bool // unclean.leader.election.enable
 	Mutant   replica.Mutant
 	// Steady is a network without chance: every message takes a millisecond. For scripts.
 	Steady bool
+	// Controllers is how many there are on machines of their own, with numbers from 101 on; 0: a script has one beside the
+	// registry, a history one on every broker.
+	Controllers int
 }
 
 const (
@@ -39,33 +43,51 @@ const (
 type World struct {
 	options  Options
 	rng      *rand.Rand
-	now      time.Time
-	queue    events
+	now      time.Duration // since the beginning
+	queue    queue
 	sequence int
 	count    int // events so far
 
-	brokers     []*broker
-	registry    registry
-	down        map[link]bool // directions in which nothing arrives
-	manual      bool          // no controller: a script decides
-	changesLate time.Duration // on a steady network
-	syncsLate   time.Duration
-	quiet       bool // nothing is lost any more
+	brokers        []*broker
+	controls       []*control
+	clients        []*producer
+	registry       registry
+	down           map[link]bool // directions in which nothing arrives
+	manual         bool          // no controller: a script decides
+	changesLate    time.Duration // on a steady network
+	statementsLate time.Duration
+	syncsLate      time.Duration
+	quiet          bool // nothing is lost any more
+	faults         [faultKinds]int
 
+	oracle
+	invariants []Invariant
+	failure    error
+	trace      []string
+}
+
+// oracle is what nobody in the world knows: the truth about one life of the topic.
+type oracle struct {
+	topic     int        // the life that it is about
 	relaxed   meta.Epoch // leaders of older epochs do not know what an unclean election gave up
+	thin      bool       // what was committed may be on fewer than min.insync: a power cut more is one too many
+	lost      int        // acknowledged records that unclean elections gave up
 	values    uint64
-	committed []uint64          // by offset, what some leader's high watermark has passed
+	committed []entry           // by offset, what some leader's high watermark has passed
 	acked     map[int64]uint64  // offset → value of what acks=all was answered for
 	written   map[origin]uint64 // which value a leader has written where
 	leaders   map[meta.Epoch]meta.BrokerID
+	read      []uint64 // by offset, what consumers were shown; 0: nothing
+	unread    []reading
+	refused   error    // a producer was refused that had made no mistake
 	ackedOf   struct { // that were looked for in its log already
 		epoch meta.Epoch
 		count int
 	}
+}
 
-	invariants []Invariant
-	failure    error
-	trace      []string
+func newOracle(topic int, values uint64) oracle {
+	return oracle{topic: topic, values: values, acked: map[int64]uint64{}, written: map[origin]uint64{}, leaders: map[meta.Epoch]meta.BrokerID{}}
 }
 
 // origin is a record's place in one leader's epoch.
@@ -79,35 +101,57 @@ type link struct{ from, to meta.BrokerID }
 
 // New is a world whose brokers are all up, in sync and led by broker 1.
 func New(o Options) *World {
-	w := &World{
-		options: o, rng: rand.New(rand.NewPCG(o.Seed, 0)), now: time.Unix(1, 0), down: map[link]bool{}, acked: map[int64]uint64{},
-		written: map[origin]uint64{}, leaders: map[meta.Epoch]meta.BrokerID{}, invariants: checked(),
+	w := &World{options: o, rng: rand.New(rand.NewPCG(o.Seed, 0)), down: map[link]bool{}, invariants: checked()}
+	replicas := o.Brokers
+	if o.Replicas != 0 {
+		replicas = o.Replicas
 	}
 	value := meta.Partition{Leader: 1, MinISR: int32(o.MinISR), Flush: o.Flush, Version: 1}
 	for i := range o.Brokers {
 		id := meta.BrokerID(i + 1)
-		if o.Replicas == 0 || i < o.Replicas {
+		if i < replicas {
 			value.Replicas = append(value.Replicas, id)
 		}
 		w.brokers = append(w.brokers, &broker{world: w, id: id})
 	}
 	value.ISR = value.Replicas
-	w.registry = registry{world: w, value: value, revision: 1, members: map[meta.BrokerID]*member{}}
+	w.oracle = newOracle(1, 0)
+	w.registry = registry{world: w, snapshot: snapshot{topic: 1, value: value, revision: 1, minISR: o.MinISR, flush: o.Flush, members: make([]member, o.Brokers)}, lives: 1}
 	for _, b := range w.brokers {
-		w.registry.register(b)
-		m := w.registry.members[b.id]
-		m.life, m.swept, m.live = 1, 1, w.registry.next()
+		w.registry.register(b, 1)
+		m := &w.registry.members[b.id-1]
+		m.unfenced, m.live = true, w.registry.next()
 		b.start()
 	}
-	w.control()
-	w.every(controlEvery, w.control)
+	w.startControllers()
 	return w
+}
+
+func (w *World) startControllers() {
+	switch {
+	case w.options.Controllers > 0:
+		for i := range w.options.Controllers {
+			w.controls = append(w.controls, &control{world: w, node: firstControl + meta.BrokerID(i)})
+		}
+	case w.options.Steady:
+		w.controls = append(w.controls, &control{world: w})
+	default:
+		for _, b := range w.brokers {
+			w.controls = append(w.controls, b.control)
+		}
+	}
+	w.every(controlEvery, w.registry.expire)
+	for _, c := range w.controls {
+		if c.broker == nil {
+			c.round()
+		}
+	}
 }
 
 // Run lets the world go on for a time, or until an invariant is broken.
 func (w *World) Run(d time.Duration) error {
-	until := w.now.Add(d)
-	for w.failure == nil && len(w.queue) > 0 && !w.queue[0].at.After(until) {
+	until := w.now + d
+	for w.failure == nil && len(w.queue) > 0 && w.queue[0].at <= until {
 		w.step()
 	}
 	w.now = until
@@ -123,15 +167,13 @@ func (w *World) Steps(n int) error {
 }
 
 func (w *World) step() {
-	e := heap.Pop(&w.queue).(*event)
+	e := w.queue.pop()
 	w.now = e.at
 	w.count++
 	e.do()
 	for _, invariant := range w.invariants {
-		if w.failure == nil {
-			if err := invariant.Check(w); err != nil {
-				w.failure = fmt.Errorf("%s broken after event %d: %w", name(invariant), w.count, err)
-			}
+		if err := invariant.Check(w); err != nil && w.failure == nil {
+			w.failure = fmt.Errorf("%s broken after event %d: %w", name(invariant), w.count, err)
 		}
 	}
 }
@@ -142,30 +184,32 @@ func (w *World) Trace() string { return strings.Join(w.trace, "\n") }
 // note writes a line of the trace.
 func (w *World) note(format string, args ...any) {
 	if len(w.trace) == traceMax && !w.options.Steady {
-		w.trace = slices.Delete(w.trace, 0, 1)
+		w.trace = slices.Delete(w.trace, 0, traceMax/2)
 	}
-	w.trace = append(w.trace, fmt.Sprintf("%8.3f ", float64(w.now.UnixMilli()-1000)/1000)+fmt.Sprintf(format, args...))
+	w.trace = append(w.trace, fmt.Sprintf("%8.3f ", w.now.Seconds())+fmt.Sprintf(format, args...))
 }
 
 // after does something later.
 func (w *World) after(d time.Duration, do func()) {
 	w.sequence++
-	heap.Push(&w.queue, &event{w.now.Add(d), w.sequence, do})
+	w.queue.push(event{w.now + d, w.sequence, do})
 }
 
 // every does something again and again.
 func (w *World) every(d time.Duration, do func()) {
-	w.after(d, func() { do(); w.every(d, do) })
+	var again func()
+	again = func() { do(); w.after(d, again) }
+	w.after(d, again)
 }
 
 // wrote notes which record a leader wrote where. A second one in the same place must not be known to anybody by the first.
-func (w *World) wrote(at origin) {
+func (w *World) wrote(at origin, value uint64) {
 	if _, again := w.written[at]; again {
 		for _, b := range w.brokers {
 			b.traced = 0
 		}
 	}
-	w.written[at] = w.values
+	w.written[at] = value
 }
 
 // broker finds a broker.
@@ -211,34 +255,4 @@ func (w *World) late() time.Duration {
 		return 0
 	}
 	return time.Duration(w.rng.IntN(900)) * time.Millisecond
-}
-
-// event is something that will happen.
-type event struct {
-	at       time.Time
-	sequence int
-	do       func()
-}
-
-type events []*event
-
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
-	if !e[i].at.Equal(e[j].at) {
-		return e[i].at.Before(e[j].at)
-	}
-	return e[i].sequence < e[j].sequence
-}
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-
-// Push implements heap.Interface.
-func (e *events) Push(x any) { *e = append(*e, x.(*event)) }
-
-// Pop implements heap.Interface.
-func (e *events) Pop() any {
-	old := *e
-	last := old[len(old)-1]
-	old[len(old)-1] = nil
-	*e = old[:len(old)-1]
-	return last
 }
