@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	chance "math/rand/v2"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -49,6 +50,10 @@ const (
 
 	// joinTries bounds how often a newcomer asks for the members: others may come at the same time.
 	joinTries = 10
+
+	// joinPause times the number of tries bounds the pause before the next one. It is left to chance: when two newcomers ask
+	// at once, the admission of each makes what the other was told out of date.
+	joinPause = 40 * time.Millisecond
 
 	// learnersMax: a lone member grows by two at once.
 	learnersMax = 2
@@ -184,6 +189,13 @@ func (e *Embedded) launchInPlace(ctx context.Context) error {
 		}
 		d.held.Store(false)
 		d.logger.Info("registry member could not start, asking again", slog.Any("err", err))
+		pause := time.NewTimer(chance.N(time.Duration(try) * joinPause))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return context.Cause(ctx)
+		}
 	}
 }
 
