@@ -42,6 +42,7 @@ type options struct {
 	nats           string
 	rdkafka        string
 	list           bool
+	raw            bool
 	add            bool
 }
 
@@ -125,6 +126,7 @@ func parseOptions(args []string) (*options, error) {
 	flags.BoolVar(&o.add, "add", false, "a series in parts: add these rows to those kept of the same commit, in place of their older runs")
 	flags.StringVar(&o.nats, "nats", "", "path of a nats-server program")
 	flags.StringVar(&o.rdkafka, "rdkafka", "", "path of librdkafka's rdkafka_performance; without it its rows are left out")
+	flags.BoolVar(&o.raw, "raw", true, "measure the raw limits before and after the rows; -raw=false to try one out")
 	flags.BoolVar(&o.list, "list", false, "print the rows and how long each is planned to take, and run nothing")
 	if err := flags.Parse(args); err != nil {
 		return nil, err

@@ -241,6 +241,9 @@ func (s *series) touch() error {
 }
 
 func (s *series) limits(ctx context.Context, home string) error {
+	if !s.options.raw {
+		return nil
+	}
 	l, err := measureLimits(ctx, home)
 	if err != nil {
 		return err
