@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -46,7 +48,11 @@ func outcome(m *measurement, r *row, err error, took time.Duration) string {
 	if err != nil {
 		return fmt.Sprintf("failed after %.0f s: %v", took.Seconds(), err)
 	}
-	return fmt.Sprintf("%s %s, in %.1f s", figure(m.Value), r.unit, took.Seconds())
+	said := fmt.Sprintf("%s %s, in %.1f s", figure(m.Value), r.unit, took.Seconds())
+	for _, name := range slices.Sorted(maps.Keys(m.Extra)) {
+		said += fmt.Sprintf("; %s: %s", name, figure(m.Extra[name]))
+	}
+	return said
 }
 
 // peersOf are the peers of rows, tidemark first.
