@@ -39,9 +39,11 @@ type lane struct {
 // lanePending is how many records of a lane may wait for their answers: while there is no leader, it is not asked for more.
 const lanePending = 4
 
-// startPulse begins; the addresses are those of brokers that will stay.
-func startPulse(ctx context.Context, addr string, beat time.Duration, topics ...topic) (*pulse, error) {
-	cl, err := kgo.NewClient(append(slices.Clone(quick), seeds(addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
+// startPulse begins; the addresses are those of brokers that will stay. Twice the patience is what a request to a broker that
+// says nothing takes.
+func startPulse(ctx context.Context, addr string, beat, patience time.Duration, topics ...topic) (*pulse, error) {
+	cl, err := kgo.NewClient(append(slices.Clone(quick), seeds(addr), kgo.ProduceRequestTimeout(patience), kgo.RequestTimeoutOverhead(patience),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(1<<20))...)
 	if err != nil {
 		return nil, err

@@ -68,6 +68,14 @@ func beatOf(partitions int) time.Duration {
 	return max(2*time.Millisecond, time.Duration(partitions)*200*time.Microsecond)
 }
 
+// patience is how long a producer waits: short for a broker that says nothing, or the figure would be the client's.
+func (s *stage) patience() time.Duration {
+	if s.row.silent {
+		return 250 * time.Millisecond
+	}
+	return time.Second
+}
+
 // led is a topic all of whose partitions a broker leads.
 func (s *stage) led(name string, partitions int, by *node) topic {
 	t := s.topic(name, partitions)
@@ -89,7 +97,7 @@ func failoverRow(ctx context.Context, s *stage) (m measurement, err error) {
 	if err := s.create(ctx, s.trio, t); err != nil {
 		return m, err
 	}
-	p, err := startPulse(ctx, s.trio.addrWithout(gone), beatOf(t.partitions), t)
+	p, err := startPulse(ctx, s.trio.addrWithout(gone), beatOf(t.partitions), s.patience(), t)
 	if err != nil {
 		return m, err
 	}
@@ -148,7 +156,7 @@ func moveRow(ctx context.Context, s *stage) (m measurement, err error) {
 		return m, err
 	}
 	defer cl.Close()
-	p, err := startPulse(ctx, s.trio.addr(), beatOf(t.partitions), t)
+	p, err := startPulse(ctx, s.trio.addr(), beatOf(t.partitions), s.patience(), t)
 	if err != nil {
 		return m, err
 	}
@@ -262,7 +270,7 @@ func metadataRow(ctx context.Context, s *stage) (m measurement, err error) {
 	// Two producers: a request is answered when all that is in it is.
 	pulses := make([]*pulse, 2)
 	for i, t := range []topic{apart, follows} {
-		if pulses[i], err = startPulse(ctx, s.trio.addrWithout(gone), 10*time.Millisecond, t); err != nil {
+		if pulses[i], err = startPulse(ctx, s.trio.addrWithout(gone), 10*time.Millisecond, s.patience(), t); err != nil {
 			return m, err
 		}
 		defer pulses[i].stop()

@@ -189,7 +189,7 @@ func (t *trio) admin(out *node) (*kgo.Client, error) {
 // request to a broker that has fallen silent is given up after a second, and made again elsewhere.
 var quick = []kgo.Opt{
 	kgo.RetryBackoffFn(func(int) time.Duration { return quickly }), kgo.MetadataMinAge(quickly), kgo.DialTimeout(time.Second),
-	kgo.RequestTimeoutOverhead(time.Second), kgo.ProduceRequestTimeout(time.Second), kgo.RequestRetries(1 << 20),
+	kgo.RequestTimeoutOverhead(time.Second), kgo.RequestRetries(1 << 20),
 }
 
 const quickly = 20 * time.Millisecond
