@@ -8,14 +8,15 @@ import "sync/atomic"
 type Waiter struct {
 	fired   atomic.Bool
 	missing atomic.Int64 // bytes still wanted
+	wanted  int64        // bytes wanted at first
 	notify  func()
 }
 
 // NewWaiter is a waiter that fires after bytesMin more bytes have become readable, counted over all its replicas and
 // rounded up to whole appends. notify is called once, on the goroutine that fires it; it must not block.
 func NewWaiter(bytesMin int64, notify func()) *Waiter {
-	w := &Waiter{notify: notify}
-	w.missing.Store(max(bytesMin, 1))
+	w := &Waiter{wanted: max(bytesMin, 1), notify: notify}
+	w.missing.Store(w.wanted)
 	return w
 }
 
@@ -30,6 +31,9 @@ func (w *Waiter) Fire() bool {
 
 // Fired tells whether the waiter has fired.
 func (w *Waiter) Fired() bool { return w.fired.Load() }
+
+// Heard tells whether the waiter has been told of bytes that have become readable, enough of them or not.
+func (w *Waiter) Heard() bool { return w.missing.Load() != w.wanted }
 
 // count takes bytes that have become readable and tells whether the waiter should fire now.
 func (w *Waiter) count(bytes int64) bool { return w.missing.Add(-bytes) <= 0 }
