@@ -137,7 +137,7 @@ func (m *many) led(ctx context.Context, i, inSync int) (known int, by [3]int, fu
 func (m *many) await(since time.Time, what string, may func(broker int) bool, inSync int) {
 	m.t.Helper()
 	ctx := withTimeout(m.t, 2*time.Minute)
-	again := time.NewTicker(10 * time.Millisecond)
+	again := time.NewTicker(10*time.Millisecond + time.Duration(m.partitions)*5*time.Microsecond) // each look costs the brokers something
 	defer again.Stop()
 	for i := 0; i < len(m.clients); {
 		if !may(i) {
