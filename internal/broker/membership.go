@@ -36,6 +36,7 @@ type membership struct {
 	registration atomic.Int64 // the present one; 0 before the first
 	registered   atomic.Pointer[registry.Registered]
 	controller   atomic.Pointer[controller.Controller] // of the present registration; nil before the first
+	settled      bool                                  // the cluster knows what the disk is worth; owned by run and, in a term, by whoever waits for its end
 	intact       bool                                  // the power was lost, but nothing that had been synced; owned by run
 }
 
@@ -54,6 +55,11 @@ func (m *membership) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if clean {
+		if err := m.settle(); err != nil {
+			return err
+		}
+	}
 	for {
 		me, err := m.register(ctx, clean)
 		if err != nil {
@@ -67,8 +73,8 @@ func (m *membership) run(ctx context.Context) error {
 			return err
 		}
 		b.logger.Warn("registration is over: registering again", slog.Int64("registration", me.Epoch))
-		clean = b.logs.Healthy()
-		m.intact = m.intact && clean
+		clean = b.logs.Healthy() && (clean || m.settled) // what was lost is said until somebody has swept it
+		m.intact = m.intact && b.logs.Healthy()
 	}
 }
 
@@ -164,10 +170,29 @@ func (m *membership) term(ctx context.Context, me registry.Registered) error {
 	})
 	m.controller.Store(c)
 	group.Go(func() error { return c.Run(ctx, me) })
+	group.Go(func() error {
+		if err := b.state.until(ctx, m.live); err != nil {
+			return nil // the term is over
+		}
+		return m.settle()
+	})
 	if _, several := b.config.self(); several {
 		group.Go(func() error { return newSentry(b, me).run(ctx) })
 	}
 	return group.Wait()
+}
+
+// settle notes that the cluster knows what this broker's disk is worth: nothing was lost, or it was swept before it was
+// unfenced. A kill from here on is a clean stop.
+func (m *membership) settle() error {
+	if m.settled {
+		return nil
+	}
+	if err := m.broker.logs.Settle(); err != nil {
+		return err
+	}
+	m.settled = true
+	return nil
 }
 
 // governs tells what this broker knows of a partition as controller; false while it is not.

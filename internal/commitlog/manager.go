@@ -271,8 +271,8 @@ func (m *Manager) SetCluster(id string) error {
 	return nil
 }
 
-// Arm makes the directory unclean until Close: it notes the running kernel and removes the mark of the last clean
-// shutdown, durably. It must come before anything is written; Open does it if nobody has.
+// Arm makes the directory unclean until Close: it removes the mark of the last clean shutdown, durably. It must come before
+// anything is written; Open does it if nobody has.
 func (m *Manager) Arm() error {
 	m.checkpoints <- struct{}{}
 	defer func() { <-m.checkpoints }()
@@ -283,19 +283,6 @@ func (m *Manager) Arm() error {
 		return nil
 	}
 	fsys := m.options.FS
-	boot := filepath.Join(m.options.Dir, bootFileName)
-	if !m.state.SameBoot {
-		err := fsys.Remove(boot)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove %s: %w", bootFileName, err)
-		}
-		if m.options.BootID != "" {
-			// Without it a killed process is taken for a power cut: safe, so a full disk does not stop the start (U-73).
-			if err := vfs.WriteAtomic(fsys, boot, []byte(m.options.BootID+"\n")); err != nil && !diskFull(err) {
-				return err
-			}
-		}
-	}
 	if err := fsys.Remove(filepath.Join(m.options.Dir, cleanFileName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", cleanFileName, err)
 	}
@@ -305,6 +292,26 @@ func (m *Manager) Arm() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.armed = true
+	return nil
+}
+
+// Settle notes the running kernel: from here on a process that is killed counts as clean, since the page cache outlives it
+// (D9). It must wait until the cluster knows what was lost before this start: a process that is killed before must not hide
+// that. After an I/O error it does nothing.
+func (m *Manager) Settle() error {
+	m.checkpoints <- struct{}{}
+	defer func() { <-m.checkpoints }()
+	if m.state.SameBoot || m.options.BootID == "" || m.failed.Load() {
+		return nil
+	}
+	boot := filepath.Join(m.options.Dir, bootFileName)
+	// Without it a killed process is taken for a power cut: safe, so a full disk stops nothing (U-73).
+	if err := vfs.WriteAtomic(m.options.FS, boot, []byte(m.options.BootID+"\n")); err != nil && !diskFull(err) {
+		return err
+	}
+	if m.failed.Load() {
+		m.forgetBoot()
+	}
 	return nil
 }
 
@@ -320,13 +327,16 @@ func (m *Manager) SetHighWatermark(of func(*Log) int64) {
 // noteError is what a log calls at its first I/O error.
 func (m *Manager) noteError(err error) {
 	if !m.failed.Swap(true) {
-		// A process that is killed now must not count as clean.
-		if err := m.options.FS.Remove(filepath.Join(m.options.Dir, bootFileName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			m.options.Logger.Error("boot id file could not be removed after an I/O error", slog.Any("err", err))
-		}
+		m.forgetBoot() // a process that is killed now must not count as clean
 	}
 	if m.options.OnError != nil {
 		m.options.OnError(err)
+	}
+}
+
+func (m *Manager) forgetBoot() {
+	if err := m.options.FS.Remove(filepath.Join(m.options.Dir, bootFileName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		m.options.Logger.Error("boot id file could not be removed after an I/O error", slog.Any("err", err))
 	}
 }
 

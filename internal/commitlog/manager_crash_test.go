@@ -168,6 +168,9 @@ func (s *directorySim) start() bool {
 	if err == nil {
 		summary, err = m.Load(s.t.Context(), func(string) Config { return s.config() })
 	}
+	if err == nil {
+		err = m.Settle()
+	}
 	if powerIsOut(s.disk) {
 		return false
 	}

@@ -35,6 +35,8 @@ type directory struct {
 	t       *testing.T
 	options ManagerOptions
 	clock   *clock
+
+	unsettled bool // nobody has heard yet what a start has lost
 }
 
 func openDirectory(t *testing.T, fsys vfs.FS, dir string) *directory {
@@ -69,7 +71,35 @@ func (d *directory) start() RecoverySummary {
 	if err != nil {
 		d.t.Fatal(err)
 	}
+	if !d.unsettled {
+		if err := m.Settle(); err != nil {
+			d.t.Fatal(err)
+		}
+	}
 	return summary
+}
+
+// TestKillBeforeSettling: a process that is killed after a power cut, before the cluster knows what that took, must not make
+// the next start count as clean. D9
+func TestKillBeforeSettling(t *testing.T) {
+	disk := vfs.NewMemory(1)
+	d := openDirectoryIn(t, disk, "data", "boot")
+	d.log("a", topicID(1), 0).fill(3, 50)
+	d.options.FS, d.options.BootID, d.unsettled = disk.Crash(vfs.Prefix), "another boot", true
+	for start := range 3 {
+		d.start()
+		if state := d.StartState(); state.SameBoot || !state.OtherBoot {
+			t.Errorf("start %d after the power cut: %+v", start, state)
+		}
+		d.unlock() // the process is killed
+	}
+	d.unsettled = false
+	d.start()
+	d.unlock()
+	d.start()
+	if state := d.StartState(); !state.SameBoot {
+		t.Errorf("after a kill of a settled process: %+v", state)
+	}
 }
 
 func (d *directory) log(topic string, id meta.TopicID, partition int32) *opened {

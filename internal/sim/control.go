@@ -168,7 +168,7 @@ func (c *control) govern(s snapshot) {
 		s = w.registry.look()
 	}
 	for i := range s.members {
-		if o := &c.out[i]; s.members[i].registration != 0 && o.swept && o.told < s.revision && !o.busy {
+		if o := &c.out[i]; s.members[i].registration != 0 && o.swept && s.revision >= o.after && o.told < s.revision && !o.busy {
 			c.state(&s, meta.BrokerID(i+1))
 		}
 	}
