@@ -21,6 +21,7 @@ import (
 
 	"github.com/tidemark-io/tidemark/internal/broker"
 	"github.com/tidemark-io/tidemark/internal/meta"
+	"github.com/tidemark-io/tidemark/internal/registry"
 )
 
 func newCluster(io streams, shared *clientFlags) *cobra.Command {
@@ -63,6 +64,7 @@ replicas in sync. The exit code is 0 if so, else 1.`,
 // clusterStatus is the state of a cluster as one broker tells it.
 type clusterStatus struct {
 	Cluster    string         `json:"cluster"`
+	Level      int16          `json:"level"` // tidemark.version, which is finalised; 0 if the broker does not say
 	Healthy    bool           `json:"healthy"`
 	Controller int32          `json:"controller"`
 	Brokers    []brokerStatus `json:"brokers"`
@@ -198,6 +200,9 @@ func (s *clusterStatus) hear(ctx context.Context, id int32, witness *kgo.Broker,
 	if s.Registry, err = registryOf(ctx, witness, wanted, brokers); err != nil {
 		return err
 	}
+	if s.Level, err = levelOf(ctx, witness); err != nil {
+		return err
+	}
 	moves, err := kmsg.NewPtrListPartitionReassignmentsRequest().RequestWith(ctx, witness)
 	if err == nil {
 		err = kerr.ErrorForCode(moves.ErrorCode)
@@ -217,6 +222,25 @@ func (s *clusterStatus) hear(ctx context.Context, id int32, witness *kgo.Broker,
 	}
 	s.count(topics, minISR, brokers)
 	return nil
+}
+
+// levelOf asks for the finalised level of what brokers say to each other.
+func levelOf(ctx context.Context, witness *kgo.Broker) (int16, error) {
+	req := kmsg.NewPtrApiVersionsRequest()
+	req.ClientSoftwareName, req.ClientSoftwareVersion = "tidemark", versionNumber()
+	resp, err := req.RequestWith(ctx, witness)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("ask for feature levels: %w", err)
+	}
+	for _, f := range resp.FinalizedFeatures {
+		if f.Name == registry.TidemarkLevel {
+			return f.MaxVersionLevel, nil
+		}
+	}
+	return 0, nil
 }
 
 // registryMembersKey is the key that says how many brokers embed a member of the registry.
@@ -412,7 +436,7 @@ func (s *clusterStatus) print(io streams) error {
 	if !s.Healthy {
 		health = "NOT HEALTHY: " + s.faults()
 	}
-	fmt.Fprintf(io.out, "cluster %s  %s\n", s.Cluster, health)
+	fmt.Fprintf(io.out, "cluster %s  level %d  %s\n", s.Cluster, s.Level, health)
 	rows := [][]string{{"  BROKER", "STATE", "ADDRESS", "RACK", "LEADS", "REPLICAS", "IN SYNC"}}
 	for _, b := range s.Brokers {
 		state := b.State

@@ -55,6 +55,7 @@ type Broker struct {
 	member   *membership
 	peers    *peers
 	disk     *diskWatcher
+	features registry.FeatureView
 	running  atomic.Pointer[parts] // for the console, which asks at any time
 }
 

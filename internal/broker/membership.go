@@ -104,7 +104,7 @@ func (m *membership) register(ctx context.Context, clean bool) (registry.Registe
 	phase := b.phases.Begin("registration", "a broker with the same id may run elsewhere")
 	me, err := m.claim(ctx, phase, registry.Registration{
 		Directories: []meta.DirectoryID{b.logs.DirectoryID()}, Endpoints: b.endpoints(), Rack: b.config.Rack, Clean: clean,
-		Intact: m.intact, Host: b.config.Host, Version: b.config.Version,
+		Intact: m.intact, Host: b.config.Host,
 	})
 	if err != nil {
 		return me, err

@@ -121,6 +121,11 @@ func RecoverRegistry(ctx context.Context, dir string, logger *slog.Logger) (inde
 	return index, explain(err, dir)
 }
 
+// followFeatures keeps up with the finalised feature levels, until ctx ends.
+func (b *Broker) followFeatures(ctx context.Context) error {
+	return b.cluster.FollowFeatures(ctx, &b.features)
+}
+
 // quorum tells of the registry's members; nil when they are no brokers.
 func (b *Broker) quorum() func(context.Context) registry.Quorum {
 	switch {

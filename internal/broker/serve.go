@@ -20,7 +20,7 @@ func (b *Broker) serve(ctx context.Context, ports *ports) error {
 	defer stop()
 	group, background := errgroup.WithContext(background)
 	for _, run := range []func(context.Context) error{
-		b.logs.Run, b.table.Run, b.groups.Run, b.disk.run, b.state.watchConfigs, b.watchRegistry, b.recordErrors,
+		b.logs.Run, b.table.Run, b.groups.Run, b.disk.run, b.state.watchConfigs, b.followFeatures, b.watchRegistry, b.recordErrors,
 	} {
 		group.Go(func() error { return b.work(background, run) })
 	}
@@ -100,7 +100,7 @@ func (b *Broker) serverConfig(ports *ports) server.Config {
 	ids := newProducerIDs(b.cluster, b.config.BrokerID)
 	return server.Config{
 		Broker: b.config.BrokerID, Listeners: ports.clients, Image: b.state.load, WaitImage: b.state.wait, Table: b.table,
-		ProducerIDs: ids.take, Configs: b.configs, Admin: b.admin, Quorum: b.quorum(), Governs: b.member.governs, RackAware: b.config.RackAware, Groups: b.groups, LogDir: b.config.DataDir, FreeBytes: b.config.FreeBytes,
+		ProducerIDs: ids.take, Configs: b.configs, Admin: b.admin, Features: &b.features, Quorum: b.quorum(), Governs: b.member.governs, RackAware: b.config.RackAware, Groups: b.groups, LogDir: b.config.DataDir, FreeBytes: b.config.FreeBytes,
 		LogLevel: b.config.LogLevel, Logger: b.logger, Registerer: b.gatherer, Now: b.config.Now,
 		Limits: server.Limits{
 			RequestBytesMax:     int32(b.setting("socket.request.max.bytes")),

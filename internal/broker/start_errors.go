@@ -16,6 +16,7 @@ func explain(err error, dir string) error {
 	var mismatch *commitlog.MismatchError
 	var newer *commitlog.NewerFormatError
 	var foreign *commitlog.ForeignError
+	var feature *registry.FeatureError
 	var start *StartError
 	fault, fix := StartFault(0), ""
 	switch {
@@ -51,7 +52,7 @@ func explain(err error, dir string) error {
 	case errors.Is(err, registry.ErrFailed):
 		fault = DirectoryUnusable
 		fix = fmt.Sprintf("if the disk is full free some space, else restore %s from a backup; partitions are not touched", filepath.Join(dir, registryDir))
-	case errors.As(err, &newer), errors.Is(err, registry.ErrNewerFormat):
+	case errors.As(err, &newer), errors.Is(err, registry.ErrNewerFormat), errors.As(err, &feature):
 		fault, fix = NewerFormat, "run the version that wrote it, or a newer one"
 	case errors.Is(err, commitlog.ErrUnwritable), errors.Is(err, fs.ErrPermission):
 		fault, fix = DirectoryUnusable, fmt.Sprintf("make %s a directory that this user can write, or choose another with --set log.dirs=PATH", dir)

@@ -24,6 +24,7 @@ var (
 	ErrPreferredNotAvailable    = errors.New("PREFERRED_LEADER_NOT_AVAILABLE")
 	ErrEligibleNotAvailable     = errors.New("ELIGIBLE_LEADERS_NOT_AVAILABLE")
 	ErrDeletionDisabled         = errors.New("TOPIC_DELETION_DISABLED")
+	ErrInvalidUpdateVersion     = errors.New("INVALID_UPDATE_VERSION")
 	ErrConcurrent               = errors.New("NOT_CONTROLLER") // others changed it meanwhile; the code makes clients read again and try again
 )
 

@@ -40,15 +40,24 @@ type Registered struct {
 }
 
 // Register registers a broker, fenced, under a new lease of the given length (D6). A registration of the same data
-// directory, left by an earlier life, is taken over by ending its lease; one of another directory is a *TakenError.
+// directory, left by an earlier life, is taken over by ending its lease; one of another directory is a *TakenError. A
+// cluster with a feature level that this build does not have is a *FeatureError.
 func (c *Cluster) Register(ctx context.Context, id meta.BrokerID, r Registration, ttl time.Duration) (Registered, error) {
 	lease, err := c.store.Grant(ctx, ttl)
 	if err != nil {
 		return Registered{}, fmt.Errorf("register broker %d: %w", id, err)
 	}
+	r.Features, r.Version = c.newest(), c.version
 	for range conflictRetries {
+		levels, err := c.Features(ctx)
+		if err == nil {
+			err = c.check(id, levels)
+		}
+		if err != nil {
+			return Registered{}, errors.Join(err, ignoreGone(c.store.Revoke(ctx, lease)))
+		}
 		result, err := c.store.Txn(ctx, Txn{
-			Conds: []Cond{Absent(registrationKey(id))},
+			Conds: []Cond{Absent(registrationKey(id)), ModifiedAt(featuresKey, levels.Revision)},
 			Then:  []Op{PutLeased(registrationKey(id), encode(r), lease)},
 			Else:  []Op{Get(registrationKey(id))},
 		})

@@ -43,9 +43,10 @@ const conflictRetries = 16
 
 // Cluster is the typed face of a Store. It holds no state of the cluster; its methods may be called concurrently.
 type Cluster struct {
-	store   Store
-	logger  *slog.Logger
-	version string
+	store    Store
+	logger   *slog.Logger
+	version  string
+	features []Feature // Supported
 }
 
 // NewCluster wraps a store. The version is this build's, for messages; the logger may be nil.
@@ -53,7 +54,7 @@ func NewCluster(store Store, version string, logger *slog.Logger) *Cluster {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &Cluster{store: store, logger: logger, version: version}
+	return &Cluster{store: store, logger: logger, version: version, features: Supported}
 }
 
 // Initialize checks the format, and founds the cluster with the given id if the registry is empty. It returns the
@@ -67,6 +68,7 @@ func (c *Cluster) Initialize(ctx context.Context, wanted, fresh string) (cluster
 		txn.Then = []Op{
 			Put(formatKey, encode(formatValue{Version: FormatVersion, WrittenBy: c.version})),
 			Put(clusterKey, encode(clusterValue{ID: founding})),
+			Put(featuresKey, encode(featuresValue{Finalized: c.newest()})),
 		}
 	}
 	result, err := c.store.Txn(ctx, txn)
@@ -125,16 +127,6 @@ func (c *Cluster) NextProducerIDs(ctx context.Context, broker meta.BrokerID, cou
 		}
 	}
 	return 0, fmt.Errorf("take producer ids: %w", ErrConflict)
-}
-
-// Features are the finalised feature levels and the revision that set them, 0 when nothing was finalised.
-func (c *Cluster) Features(ctx context.Context) (levels map[string]int16, revision int64, err error) {
-	entry, err := c.get(ctx, featuresKey)
-	if err != nil || entry.Version == 0 {
-		return nil, 0, err
-	}
-	value, err := decode[featuresValue](entry)
-	return value.Finalized, entry.Mod, err
 }
 
 // get reads one key; Version is 0 when there is none.

@@ -116,6 +116,77 @@ func TestInitialize(t *testing.T) {
 	})
 }
 
+// A level is finalised only when every registered broker has it, and a broker that lacks what is finalised does not register;
+// both errors name both sides. A broker that slipped in with the former levels takes the new ones back. (D16)
+func TestFeatureLevels(t *testing.T) {
+	overClusters(t, func(t *testing.T, old *Cluster) {
+		next := NewCluster(old.store, "2.0", nil)
+		next.features = []Feature{{TidemarkLevel, 1, 2}, {"metadata.version", 7, 33}, {"eligible.leader.replicas.version", 1, 1}}
+		founded, err := old.Features(t.Context())
+		if err != nil || founded.Revision != 0 || founded.Finalized[TidemarkLevel] != 1 {
+			t.Fatalf("before anything was finalised: %+v, %v", founded, err)
+		}
+		first, err := old.Finalize(t.Context(), founded, old.newest())
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := register(t, old, 1, 1)
+		register(t, next, 2, 2)
+		var lacking *FeatureError
+		if _, err := next.Finalize(t.Context(), first, next.newest()); !errors.As(err, &lacking) ||
+			err.Error() != "feature tidemark.version is at level 2 in this cluster, and broker 1 with tidemark 1.0 has the levels 1 to 1" {
+			t.Errorf("a broker lacks the level: %v", err)
+		}
+		if now, err := old.Features(t.Context()); err != nil || now.Revision != first.Revision {
+			t.Errorf("after a refusal: %+v, %v", now, err)
+		}
+		if err := old.Unregister(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := next.Finalize(t.Context(), founded, next.newest()); !errors.Is(err, ErrConflict) {
+			t.Errorf("upon levels that have changed: %v", err)
+		}
+		second, err := next.Finalize(t.Context(), first, next.newest())
+		if err != nil || second.Finalized[TidemarkLevel] != 2 {
+			t.Fatalf("%+v, %v", second, err)
+		}
+		r := Registration{Directories: []meta.DirectoryID{directory(1)}}
+		if _, err := old.Register(t.Context(), 1, r, time.Minute); !errors.As(err, &lacking) || lacking.Broker != 1 || lacking.Level != 2 {
+			t.Errorf("a broker without the level joins: %v", err)
+		}
+		slipped := &interposed{Store: old.store, after: func() { put(t, old.store, registrationKey(3), `{"features":{"tidemark.version":1}}`) }}
+		racing := NewCluster(slipped, "2.0", nil)
+		if _, err := racing.Finalize(t.Context(), second, map[string]int16{TidemarkLevel: 2, "metadata.version": 32}); !errors.As(err, &lacking) || lacking.Broker != 3 {
+			t.Errorf("a broker slipped in: %v", err)
+		}
+		if now, err := old.Features(t.Context()); err != nil || now.Finalized["metadata.version"] != 33 {
+			t.Errorf("a broker that slipped in: %+v, %v", now, err)
+		}
+
+		var view FeatureView
+		view.Advance(second)
+		view.Advance(first)
+		if view.Load().Revision != second.Revision {
+			t.Error("the view went back")
+		}
+	})
+}
+
+// interposed does something after the first write through it.
+type interposed struct {
+	Store
+	after func()
+}
+
+func (s *interposed) Txn(ctx context.Context, txn Txn) (TxnResult, error) {
+	result, err := s.Store.Txn(ctx, txn)
+	if s.after != nil {
+		s.after()
+		s.after = nil
+	}
+	return result, err
+}
+
 func TestInitializeKeepsKnownID(t *testing.T) {
 	c := NewCluster(NewMemory(), "1.0", nil)
 	if id, err := c.Initialize(t.Context(), "mine", "fresh"); err != nil || id != "mine" {

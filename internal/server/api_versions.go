@@ -2,24 +2,21 @@ package server
 
 import (
 	"context"
+	"maps"
 	"regexp"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-io/tidemark/internal/registry"
 )
 
 // softwareName is what KIP-511 lets a client call itself.
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
-// The levels of metadata.version, of which kafka-features and consoles learn what release they have before them:
-// 3.3-IV3 is the lowest that Apache Kafka 4.x knows, and 4.4-IV2 is what the settings say.
-const (
-	metadataLevelMin = 7
-	metadataLevel    = 33
-)
-
-// apiVersions tells a client which requests are served (key 18), and the level that consoles look for. No
-// transaction.version or group.version is finalised before transactions and the consumer protocol exist.
+// apiVersions tells a client which requests are served (key 18), and the levels of features, with the registry's revision
+// as their epoch. No transaction.version or group.version is finalised before transactions and the consumer protocol exist.
 func (s *Server) apiVersions(_ context.Context, c *client, req *kmsg.ApiVersionsRequest) (kmsg.Response, error) {
 	resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
 	if req.Version >= 3 {
@@ -34,13 +31,18 @@ func (s *Server) apiVersions(_ context.Context, c *client, req *kmsg.ApiVersions
 		return resp, nil
 	}
 	resp.ApiKeys = s.apiKeys()
-	supported := kmsg.NewApiVersionsResponseSupportedFeature()
-	supported.Name, supported.MinVersion, supported.MaxVersion = "metadata.version", metadataLevelMin, metadataLevel
-	finalized := kmsg.NewApiVersionsResponseFinalizedFeature()
-	finalized.Name, finalized.MinVersionLevel, finalized.MaxVersionLevel = "metadata.version", metadataLevel, metadataLevel
-	resp.SupportedFeatures = append(resp.SupportedFeatures, supported)
-	resp.FinalizedFeatures = append(resp.FinalizedFeatures, finalized)
-	resp.FinalizedFeaturesEpoch = 0 // the level does not change while a broker lives
+	levels := s.config.Features.Load()
+	for _, f := range registry.Supported {
+		supported := kmsg.NewApiVersionsResponseSupportedFeature()
+		supported.Name, supported.MinVersion, supported.MaxVersion = f.Name, f.Min, f.Max
+		resp.SupportedFeatures = append(resp.SupportedFeatures, supported)
+	}
+	for _, name := range slices.Sorted(maps.Keys(levels.Finalized)) {
+		finalized := kmsg.NewApiVersionsResponseFinalizedFeature()
+		finalized.Name, finalized.MinVersionLevel, finalized.MaxVersionLevel = name, levels.Finalized[name], levels.Finalized[name]
+		resp.FinalizedFeatures = append(resp.FinalizedFeatures, finalized)
+	}
+	resp.FinalizedFeaturesEpoch = levels.Revision
 	return resp, nil
 }
 

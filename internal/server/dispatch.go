@@ -46,6 +46,7 @@ func (s *Server) served() []handler {
 		answer(s.describeCluster),
 		answer(s.describeProducers),
 		answer(s.unregisterBroker),
+		answer(s.updateFeatures),
 		answer(s.listConfigResources),
 		answer(s.describeTopicPartitions),
 	}

@@ -79,6 +79,7 @@ var adminCodes = []struct {
 	{controller.ErrElectionNotNeeded, kerr.ElectionNotNeeded},
 	{controller.ErrPreferredNotAvailable, kerr.PreferredLeaderNotAvailable},
 	{controller.ErrEligibleNotAvailable, kerr.EligibleLeadersNotAvailable},
+	{controller.ErrInvalidUpdateVersion, kerr.InvalidUpdateVersion},
 	{controller.ErrConcurrent, kerr.NotController},
 	{context.Canceled, kerr.RequestTimedOut},
 	{context.DeadlineExceeded, kerr.RequestTimedOut},

@@ -22,8 +22,9 @@ func TestHistogramBuckets(t *testing.T) {
 func TestMetricsOfARequest(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	s := start(t, Config{Registerer: registry})
-	ping(t, s.dial())
-	ping(t, s.dial())
+	socket := s.dial()
+	ping(t, socket)
+	ping(t, socket) // the answer before is counted then
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

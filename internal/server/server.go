@@ -48,6 +48,8 @@ type Config struct {
 	Configs *ConfigTable
 	// Admin changes the cluster.
 	Admin *controller.Admin
+	// Features is what this broker knows of the finalised feature levels. Default: the first ones.
+	Features *registry.FeatureView
 	// Quorum tells of the members of the registry; nil when it is not embedded in the brokers.
 	Quorum func(ctx context.Context) registry.Quorum
 	// Groups coordinates consumer groups; nil if none are served.
@@ -122,6 +124,9 @@ type Listener struct {
 func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Features == nil {
+		c.Features = new(registry.FeatureView)
 	}
 	if c.LogLevel == nil {
 		c.LogLevel = new(slog.LevelVar)

@@ -80,6 +80,7 @@ var apis = [...]API{
 	{Key: 46, Name: "ListPartitionReassignments", Min: 0, Max: 0, Flexible: 0},
 	{Key: 47, Name: "OffsetDelete", Min: 0, Max: 0, Flexible: 1}, // never flexible
 	{Key: 55, Name: "DescribeQuorum", Min: 0, Max: 2, Flexible: 0, BytesMax: SmallRequestBytesMax},
+	{Key: 57, Name: "UpdateFeatures", Min: 0, Max: 2, Flexible: 0, BytesMax: SmallRequestBytesMax},
 	{Key: 60, Name: "DescribeCluster", Min: 0, Max: 2, Flexible: 0, BytesMax: SmallRequestBytesMax},
 	{Key: 61, Name: "DescribeProducers", Min: 0, Max: 0, Flexible: 0},
 	{Key: 64, Name: "UnregisterBroker", Min: 0, Max: 0, Flexible: 0, BytesMax: SmallRequestBytesMax},

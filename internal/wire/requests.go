@@ -308,6 +308,16 @@ var requestFields = map[int16][]field{
 			),
 		),
 	},
+	57: { // UpdateFeatures
+		fixed(4),
+		array(
+			text(),
+			fixed(2),         // level
+			fixed(1).to(0),   // whether a downgrade is allowed
+			fixed(1).from(1), // upgrade type
+		),
+		fixed(1).from(1), // validate only
+	},
 	60: { // DescribeCluster
 		fixed(1),
 		fixed(1).from(1),
