@@ -157,7 +157,13 @@ func (s *state) hand(image *meta.Image, affected func(meta.TopicID) bool) {
 			configs[id] = config
 		}
 		r.SetConfig(config)
+		r.SetThrottled(replica.ParseThrottled(image.TopicConfig(id), s.broker))
 	}
+}
+
+// throttled tells which replicas of a topic are throttled here.
+func (s *state) throttled(id meta.TopicID) replica.Throttled {
+	return replica.ParseThrottled(s.load().TopicConfig(id), s.broker)
 }
 
 // topicConfig is the configuration that a log of a topic is opened with.

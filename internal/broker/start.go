@@ -173,6 +173,12 @@ func (b *Broker) assemble(ctx context.Context) (err error) {
 			Backoff:          b.duration("replica.fetch.backoff.ms"),
 			ConnectionsOfOne: func() int { return int(b.configs.Int(b.state.load(), "num.replica.fetchers")) },
 		},
+		Throttled: b.state.throttled,
+		Throttle: replica.ThrottleConfig{
+			LeaderRate:   func() int64 { return b.configs.Int(b.state.load(), "leader.replication.throttled.rate") },
+			FollowerRate: func() int64 { return b.configs.Int(b.state.load(), "follower.replication.throttled.rate") },
+			Samples:      int(b.setting("replication.quota.window.num")), Sample: time.Duration(b.setting("replication.quota.window.size.seconds")) * time.Second,
+		},
 		FetchTimeout: b.duration("replica.socket.timeout.ms"), LagMax: b.duration("replica.lag.time.max.ms"),
 	})
 	if err != nil {

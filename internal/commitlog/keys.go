@@ -126,11 +126,11 @@ func topicKeys() []meta.ConfigKey {
 			Doc: "How many milliseconds a record's timestamp may lie after the broker's clock. Raise it only for producers with a wrong clock: future timestamps keep records from being deleted.",
 		},
 		{
-			Name: "leader.replication.throttled.replicas", Type: meta.ListType, HasDefault: true, Valid: meta.ThrottledReplicas(), NoEffect: true,
+			Name: "leader.replication.throttled.replicas", Type: meta.ListType, HasDefault: true, Valid: meta.ThrottledReplicas(),
 			Doc: "Replicas whose leaders throttle replication, as partition:broker,..., or * for all.",
 		},
 		{
-			Name: "follower.replication.throttled.replicas", Type: meta.ListType, HasDefault: true, Valid: meta.ThrottledReplicas(), NoEffect: true,
+			Name: "follower.replication.throttled.replicas", Type: meta.ListType, HasDefault: true, Valid: meta.ThrottledReplicas(),
 			Doc: "Replicas whose followers throttle replication, as partition:broker,..., or * for all.",
 		},
 		{

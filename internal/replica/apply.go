@@ -353,6 +353,9 @@ func (t *Table) open(a assignment) (*Replica, error) {
 		table: t, topic: a.topic, id: a.partition.Topic, partition: a.partition.Partition, log: log,
 		traffic: t.metrics.traffic(a.topic),
 	}
+	if t.config.Throttled != nil {
+		r.SetThrottled(t.config.Throttled(a.partition.Topic))
+	}
 	r.mu.machine = NewMachine(t.config.Broker, t.config.LagMax)
 	log.SetHooks(commitlog.Hooks{Appended: r.appendedTo, Synced: r.syncedTo})
 	return r, r.roleChanged(a.state, t.config.Logs.CheckpointedHighWatermark(log.Name()))

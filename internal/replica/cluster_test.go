@@ -35,6 +35,8 @@ type cluster struct {
 	revision int64
 	silent   atomic.Bool  // the registry answers no writer
 	changes  atomic.Int32 // that were written
+
+	leaderRate, followerRate atomic.Int64 // bounds of throttled replicas
 }
 
 type member struct {
@@ -88,6 +90,7 @@ func (c *cluster) start(id meta.BrokerID) {
 	}
 	table, err := NewTable(Config{
 		Broker: id, Logs: logs, ISR: m, Leaders: m, TopicConfig: func(meta.TopicID, string) commitlog.Config { return config },
+		Throttle: ThrottleConfig{LeaderRate: c.leaderRate.Load, FollowerRate: c.followerRate.Load},
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -312,6 +315,7 @@ func serve(table *Table, q *FetchRequest, p FetchPartition) (FetchedPartition, *
 	if err := result.Records.CopyTo(fetched.Records); err != nil {
 		fetched.Err = err
 	}
+	replica.CountReplicated(result.Records.Bytes())
 	result.Records.Release()
 	return fetched, replica, result
 }

@@ -196,6 +196,7 @@ func (r *Replica) appendFetched(ctx context.Context, records []byte, epoch meta.
 	r.mu.appended += int64(len(records)) // for consumers that wait here: the log tells of its new end before the append returns
 	r.mu.Unlock()
 	in := commitlog.Append{Batches: records, Epoch: epoch, Origin: commitlog.FromLeader}
+	r.countFetched(int64(len(records)))
 	appended, err := r.log.Append(ctx, in)
 	start := r.log.StartOffset()
 	if errors.Is(err, commitlog.ErrUnexpectedOffset) && start == r.log.EndOffset() {

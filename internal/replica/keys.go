@@ -93,12 +93,12 @@ var Keys = []meta.ConfigKey{
 		Doc: "Default of the topics' min.insync.replicas.",
 	},
 	{
-		Broker: true, Name: "leader.replication.throttled.rate", Type: meta.LongType, HasDefault: true, Default: "9223372036854775807", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide, NoEffect: true,
-		Doc: "Bytes per second that leaders send to throttled replicas.",
+		Broker: true, Name: "leader.replication.throttled.rate", Type: meta.LongType, HasDefault: true, Default: "9223372036854775807", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide,
+		Doc: "Bytes per second that leaders send to throttled replicas that are not in sync (leader.replication.throttled.replicas).",
 	},
 	{
-		Broker: true, Name: "follower.replication.throttled.rate", Type: meta.LongType, HasDefault: true, Default: "9223372036854775807", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide, NoEffect: true,
-		Doc: "Bytes per second that throttled followers receive.",
+		Broker: true, Name: "follower.replication.throttled.rate", Type: meta.LongType, HasDefault: true, Default: "9223372036854775807", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide,
+		Doc: "Bytes per second that throttled followers which are not in sync receive (follower.replication.throttled.replicas).",
 	},
 	{
 		Broker: true, Name: "replica.alter.log.dirs.io.max.bytes.per.second", Type: meta.LongType, HasDefault: true, Default: "9223372036854775807", Valid: meta.AtLeast(0), Dynamic: meta.ClusterWide, NoEffect: true,

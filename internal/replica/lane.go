@@ -148,6 +148,9 @@ func (l *lane) round(ctx context.Context) bool {
 	return true
 }
 
+// throttlePause is the time after which a throttled replica is looked at again.
+const throttlePause = 100 * time.Millisecond
+
 // request makes the request that brings the leader's knowledge up to date, and tells when to look again besides.
 func (l *lane) request(now time.Time) (*FetchRequest, time.Time) {
 	next := now.Add(time.Minute) // a kick comes before
@@ -175,6 +178,7 @@ func (l *lane) request(now time.Time) (*FetchRequest, time.Time) {
 		}
 	}
 	q := l.session.next()
+	var held []*Replica
 	for r := range looks {
 		_, here := l.mu.replicas[r]
 		position, partition, ok := r.fetchFrom()
@@ -182,9 +186,18 @@ func (l *lane) request(now time.Time) (*FetchRequest, time.Time) {
 		if wait, waits := l.waits[r]; waits && !wait.due {
 			ok = false
 		}
+		if ok && r.heldBack(now) {
+			ok, held = false, append(held, r)
+		}
 		l.session.tell(q, asked{r, position, partition}, here && ok && position.Leader == l.key.leader)
 	}
+	for _, r := range held {
+		l.mu.looks[r] = struct{}{}
+	}
 	l.mu.Unlock()
+	if again := now.Add(throttlePause); len(held) > 0 && again.Before(next) {
+		next = again
+	}
 	return q, next
 }
 

@@ -59,7 +59,7 @@ func (r *Replica) readForFollower(q *FollowerRead) (ReadResult, error) {
 	if q.Offset > end {
 		return result, fmt.Errorf("offset %d is above the log's end %d: %w", q.Offset, end, ErrOffsetOutOfRange)
 	}
-	if q.Offset < end {
+	if q.Offset < end && !r.holdsBack(q.Broker) {
 		if result.Records, err = r.log.Read(q.Offset, q.BytesMax, end, q.MinOne); err != nil {
 			return result, err
 		}
@@ -71,8 +71,9 @@ func (r *Replica) readForFollower(q *FollowerRead) (ReadResult, error) {
 	}
 	r.act(func(m *Machine) Effects { return m.FollowerFetched(f, time.Now()) })
 	result.HighWatermark = r.HighWatermark()
-	// A newer high watermark is news, and so is a log start that the follower can follow.
-	result.News = q.KnownHigh >= 0 && (result.HighWatermark > q.KnownHigh || q.LogStart < result.LogStart && result.LogStart <= q.KnownHigh)
+	// A newer high watermark is news as far as the follower's log goes, and so is a log start that it can follow. One that gets no
+	// records, because it is throttled, would otherwise be told of the same high watermark again and again.
+	result.News = q.KnownHigh >= 0 && (min(result.HighWatermark, q.Offset) > q.KnownHigh || q.LogStart < result.LogStart && result.LogStart <= q.KnownHigh)
 	result.seen = seen{tail: true, terms: terms, bound: end, high: max(result.HighWatermark, q.KnownHigh)}
 	return result, nil
 }

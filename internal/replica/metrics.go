@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -14,7 +15,7 @@ import (
 
 // traffic counts what clients do with one topic on this broker.
 type traffic struct {
-	messagesIn, bytesIn, bytesOut, produces, fetches, producesFailed, fetchesFailed atomic.Int64
+	messagesIn, bytesIn, bytesOut, replicationIn, replicationOut, produces, fetches, producesFailed, fetchesFailed atomic.Int64
 }
 
 // produced counts one partition of a produce request. Refusals that are part of the protocol's normal life do not count
@@ -130,6 +131,8 @@ var topicCounters = []topicCounter{
 	newTopicCounter("messagesin", "Records appended for clients.", func(t *traffic) *atomic.Int64 { return &t.messagesIn }),
 	newTopicCounter("bytesin", "Bytes of record batches appended for clients.", func(t *traffic) *atomic.Int64 { return &t.bytesIn }),
 	newTopicCounter("bytesout", "Bytes of record batches sent to clients.", func(t *traffic) *atomic.Int64 { return &t.bytesOut }),
+	newTopicCounter("replicationbytesin", "Bytes of record batches fetched from leaders.", func(t *traffic) *atomic.Int64 { return &t.replicationIn }),
+	newTopicCounter("replicationbytesout", "Bytes of record batches sent to other replicas.", func(t *traffic) *atomic.Int64 { return &t.replicationOut }),
 	newTopicCounter("totalproducerequests", "Produce requests, counted by partition.", func(t *traffic) *atomic.Int64 { return &t.produces }),
 	newTopicCounter("totalfetchrequests", "Fetch requests, counted by partition and read.", func(t *traffic) *atomic.Int64 { return &t.fetches }),
 	newTopicCounter("failedproducerequests", "Produce requests that failed unexpectedly.", func(t *traffic) *atomic.Int64 { return &t.producesFailed }),
@@ -198,6 +201,11 @@ var (
 	atMinISRCount        = newTableGauge("atminisrpartitioncount", "Partitions led here at min.insync.replicas.")
 )
 
+var (
+	sentRate     = prometheus.NewDesc("kafka_server_leaderreplication_byte_rate", "Bytes per second that throttled replicas get from leaders here.", nil, nil)
+	receivedRate = prometheus.NewDesc("kafka_server_followerreplication_byte_rate", "Bytes per second that throttled followers here get.", nil, nil)
+)
+
 // tableCounters are of all partitions together.
 var tableCounters = []struct {
 	desc *prometheus.Desc
@@ -243,6 +251,9 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(underReplicatedCount, float64(under))
 	gauge(underMinISRCount, float64(underMin))
 	gauge(atMinISRCount, float64(atMin))
+	now := time.Now()
+	gauge(sentRate, m.table.sent.rate(now))
+	gauge(receivedRate, m.table.received.rate(now))
 	for _, c := range tableCounters {
 		out <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(c.of(m).Load()))
 	}

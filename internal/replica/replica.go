@@ -25,6 +25,8 @@ type Replica struct {
 	high   atomic.Int64         // the machine's high watermark, for those who only look
 	feeder atomic.Pointer[lane] // on which the present leader has answered for this follower; nil before, or if it answers with errors
 
+	throttledLeader, throttledFollower atomic.Bool // by the topic's configuration
+
 	mu struct {
 		sync.Mutex
 		machine  Machine

@@ -31,6 +31,10 @@ type Config struct {
 	Leaders Leaders
 	// Fetch says how followers fetch.
 	Fetch FetchConfig
+	// Throttle bounds what replicas take that are throttled, and Throttled tells which of a topic are; it is asked when a log is
+	// opened. Nil: none.
+	Throttle  ThrottleConfig
+	Throttled func(id meta.TopicID) Throttled
 	// FetchTimeout bounds a fetch beyond its wait (replica.socket.timeout.ms). Default 30 s.
 	FetchTimeout time.Duration
 	// LagMax is the time after which a follower that has not caught up leaves the ISR (replica.lag.time.max.ms). Default 30 s.
@@ -63,6 +67,8 @@ type Table struct {
 	metrics  *metrics
 	fetchers *fetchers
 	journal  journal
+	sent     *quota // of throttled replicas that this broker leads
+	received *quota // and follows
 
 	brokers atomic.Pointer[map[meta.BrokerID]int64] // the broker epochs of those that are live
 
@@ -106,6 +112,7 @@ func NewTable(config Config) (*Table, error) {
 	t.metrics = newMetrics(t)
 	t.fetchers = newFetchers(t)
 	t.journal.since = time.Now()
+	t.sent, t.received = newQuota(config.Throttle, config.Throttle.LeaderRate), newQuota(config.Throttle, config.Throttle.FollowerRate)
 	t.brokers.Store(&map[meta.BrokerID]int64{})
 	config.Logs.SetHighWatermark(t.highWatermark)
 	if config.Registerer != nil {

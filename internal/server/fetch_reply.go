@@ -162,7 +162,11 @@ func (f fetchReply) send(c *conn) error {
 	for _, i := range call.answer {
 		if r := &call.results[i]; r.replica != nil {
 			if n := r.recordBytes(); n > 0 {
-				r.replica.CountSent(n)
+				if call.follower != nil {
+					r.replica.CountReplicated(n)
+				} else {
+					r.replica.CountSent(n)
+				}
 			}
 		}
 	}

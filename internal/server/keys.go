@@ -141,7 +141,7 @@ var serverKeys = inBroker(false, []meta.ConfigKey{
 		Doc: "Samples kept for client quotas.",
 	},
 	{
-		Name: "replication.quota.window.num", Type: meta.IntType, HasDefault: true, Default: "11", Valid: meta.AtLeast(1), NoEffect: true,
+		Name: "replication.quota.window.num", Type: meta.IntType, HasDefault: true, Default: "11", Valid: meta.AtLeast(1),
 		Doc: "Samples kept for replication quotas.",
 	},
 	{
@@ -157,7 +157,7 @@ var serverKeys = inBroker(false, []meta.ConfigKey{
 		Doc: "Seconds of one sample of client quotas.",
 	},
 	{
-		Name: "replication.quota.window.size.seconds", Type: meta.IntType, HasDefault: true, Default: "1", Valid: meta.AtLeast(1), NoEffect: true,
+		Name: "replication.quota.window.size.seconds", Type: meta.IntType, HasDefault: true, Default: "1", Valid: meta.AtLeast(1),
 		Doc: "Seconds of one sample of replication quotas.",
 	},
 	{
