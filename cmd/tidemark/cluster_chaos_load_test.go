@@ -81,7 +81,8 @@ func (l *chaosLoad) start(bootstrap string) {
 
 func (l *chaosLoad) client(options ...kgo.Opt) *kgo.Client {
 	l.t.Helper()
-	client, err := kgo.NewClient(options...)
+	// A client that looks again for a leader at once measures the cluster, and not its own patience.
+	client, err := kgo.NewClient(append(options, kgo.MetadataMinAge(50*time.Millisecond))...)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func (r *running) close() {
 // client connects franz-go to the broker.
 func (r *running) client(options ...kgo.Opt) *kgo.Client {
 	r.t.Helper()
-	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(r.Addrs()[0].String())}, options...)...)
+	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(r.Addrs()[0].String()), kgo.MetadataMinAge(20 * time.Millisecond)}, options...)...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
