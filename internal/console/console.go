@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -122,7 +124,7 @@ func (c *Console) Handler() http.Handler {
 	mux.HandleFunc("GET /startupz", c.startupz)
 	mux.HandleFunc("GET /readyz", c.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(c.config.Gatherer, promhttp.HandlerOpts{
-		ErrorLog:            slog.NewLogLogger(c.config.Logger.Handler(), slog.LevelWarn),
+		ErrorLog:            metricsLog{c.config.Logger},
 		ErrorHandling:       promhttp.ContinueOnError,
 		MaxRequestsInFlight: scrapesMax,
 	}))
@@ -148,4 +150,18 @@ func profiles() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
+}
+
+// metricsLog hears what went wrong with an answer of metrics. A client that has gone away is no news.
+type metricsLog struct{ logger *slog.Logger }
+
+// Println implements promhttp.Logger.
+func (l metricsLog) Println(what ...any) {
+	level := slog.LevelWarn
+	for _, part := range what {
+		if err, ok := part.(error); ok && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) {
+			level = slog.LevelDebug
+		}
+	}
+	l.logger.Log(context.Background(), level, "metrics were not answered whole", slog.String("why", strings.TrimSpace(fmt.Sprintln(what...))))
 }

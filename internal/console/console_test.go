@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -188,5 +190,19 @@ func TestRun(t *testing.T) {
 func TestConfigIsChecked(t *testing.T) {
 	if _, err := New(Config{}); err == nil {
 		t.Fatal("an empty configuration was taken")
+	}
+}
+
+// A scraper that hangs up is no warning; metrics that cannot be told are one, in a message that stays the same.
+func TestMetricsLog(t *testing.T) {
+	var out strings.Builder
+	log := metricsLog{slog.New(slog.NewTextHandler(&out, nil))}
+	log.Println("error encoding and sending metric family:", &net.OpError{Op: "write", Err: syscall.EPIPE})
+	if out.Len() > 0 {
+		t.Errorf("logged %q", out.String())
+	}
+	log.Println("error gathering metrics:", errors.New("two of one name"))
+	if want := `level=WARN msg="metrics were not answered whole" why="error gathering metrics: two of one name"`; !strings.Contains(out.String(), want) {
+		t.Errorf("logged %q, want %q", out.String(), want)
 	}
 }
