@@ -46,6 +46,7 @@ type member struct {
 	logs     *commitlog.Manager
 	table    *Table
 	stop     context.CancelFunc
+	stopSync func() // ends its group commits
 	stopped  chan struct{}
 	severed  atomic.Bool // nobody reaches it, and it reaches nobody
 	sessions map[laneKey]*servedSession
@@ -104,16 +105,23 @@ func (c *cluster) start(id meta.BrokerID) {
 	m.stop, m.stopped = cancel, make(chan struct{})
 	go func() {
 		defer close(m.stopped)
-		var both sync.WaitGroup
-		both.Go(func() { _ = table.Run(ctx) })
-		both.Go(func() { _ = logs.Syncer().Run(ctx) })
-		both.Wait()
+		_ = table.Run(ctx)
+		m.stopSync()
 	}()
+	m.startSync()
 	c.mu.Lock()
 	c.revision++
 	c.live[id] = c.revision
 	c.mu.Unlock()
 	c.broadcast()
+}
+
+// startSync lets a broker make group commits, until its stopSync.
+func (m *member) startSync() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var run sync.WaitGroup
+	run.Go(func() { _ = m.logs.Syncer().Run(ctx) })
+	m.stopSync = func() { cancel(); run.Wait() }
 }
 
 // kill ends a broker's process. The page cache survives.
@@ -630,6 +638,36 @@ func TestFlushedSurvivesPowerCut(t *testing.T) {
 		c.elect(tp, 2, three...)
 		settle(time.Second)
 		c.equal(tp, 10, three...)
+	})
+}
+
+// D9: in a flush partition a follower's fetch acknowledges what it has synced, not what it has written: while it makes no group
+// commit, nothing new is acknowledged, although its log has it.
+func TestFollowerAcknowledgesWhatIsSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		tp := c.create(meta.Partition{Replicas: three[:2], Leader: 1, ISR: three[:2], MinISR: 2, Flush: true})
+		p := c.produce(tp, 1, AcksAll, 3)
+		settle(100 * time.Millisecond)
+		if !p.Completed() || p.Err() != nil {
+			t.Fatalf("completed %v, %v", p.Completed(), p.Err())
+		}
+		m := c.members[2]
+		m.stopSync()
+		p = c.produce(tp, 1, AcksAll, 4)
+		settle(5 * time.Second)
+		follower := c.replica(tp, 2)
+		if follower.EndOffset() != 7 || follower.SyncedOffset() != 3 {
+			t.Fatalf("the follower has written up to %d and synced up to %d", follower.EndOffset(), follower.SyncedOffset())
+		}
+		if other := c.members[1].table.Account(tp).Others[0]; other.End != 3 || p.Completed() || c.replica(tp, 1).HighWatermark() != 3 {
+			t.Errorf("the leader counts up to %d; acknowledged: %v", other.End, p.Completed())
+		}
+		m.startSync()
+		settle(time.Second)
+		if !p.Completed() || p.Err() != nil || c.replica(tp, 1).HighWatermark() != 7 {
+			t.Errorf("after the group commit: completed %v, %v", p.Completed(), p.Err())
+		}
 	})
 }
 
