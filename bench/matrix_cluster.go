@@ -50,7 +50,7 @@ var clusterMatrix = append(throughputRows(),
 		aims: []aim{extraAtLeast(ofFewPartitions, 0.8)},
 	},
 	moveVariant("B-F2", "leader moved, 1 partition", 1, 10, valueAtMost(200)),
-	moveVariant("B-F2/1000", "leaders moved, 1,000 partitions", 1000, 3, valueAtMost(400)), // of which 200 are between two records
+	onlyFull(moveVariant("B-F2/1000", "leaders moved, 1,000 partitions", 1000, 3, valueAtMost(700))), // of which 500 are between two records
 	row{
 		id: "B-R3", what: "rebuild of an emptied broker, 1 GiB, no tier", unit: mibPerSecond, peers: beside, replicas: 3, acksAll: true,
 		recordBytes: 1 << 10, beside: 14 * time.Second, besideKafka: 20 * time.Second, run: rebuildRow, aims: []aim{ofPeer(kafkaName, 1)},

@@ -15,6 +15,7 @@ import (
 // for each partition the longest time between two answers: how long a producer was kept waiting, from its own side.
 type pulse struct {
 	cl      *kgo.Client
+	ctx     context.Context // of the records
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	stir    chan struct{} // holds something after an answer; one may wait at a time
@@ -49,26 +50,32 @@ func startPulse(ctx context.Context, addr string, beat, patience time.Duration, 
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := &pulse{cl: cl, cancel: cancel, stir: make(chan struct{}, 1)}
+	p := &pulse{cl: cl, ctx: ctx, cancel: cancel, stir: make(chan struct{}, 1)}
 	for _, t := range topics {
 		for i := range t.partitions {
 			p.lanes = append(p.lanes, &lane{topic: t.name, partition: int32(i)})
 		}
 	}
 	p.running.Go(func() {
-		value := payloads(100)[0]
-		_ = poll(ctx, beat, func(ctx context.Context) (bool, error) {
-			for _, l := range p.due() {
-				sent := time.Now()
-				cl.Produce(ctx, &kgo.Record{Topic: l.topic, Partition: l.partition, Value: value}, func(_ *kgo.Record, err error) {
-					p.answer(ctx, l, sent, err)
-				})
-			}
+		_ = poll(ctx, beat, func(context.Context) (bool, error) {
+			p.beat()
 			return false, nil // until the context ends
 		})
 	})
 	return p, nil
 }
+
+// beat sends a record to each lane that has not too many on their way.
+func (p *pulse) beat() {
+	for _, l := range p.due() {
+		sent := time.Now()
+		p.cl.Produce(p.ctx, &kgo.Record{Topic: l.topic, Partition: l.partition, Value: pulseValue}, func(_ *kgo.Record, err error) {
+			p.answer(p.ctx, l, sent, err)
+		})
+	}
+}
+
+var pulseValue = payloads(100)[0]
 
 // due are the lanes that get a record now.
 func (p *pulse) due() (lanes []*lane) {
@@ -109,12 +116,14 @@ func (l *lane) take(now, sent, marked time.Time) {
 	l.back = l.back || sent.After(marked)
 }
 
-// mark begins a new measurement, with everything answered if that comes about soon, so that a gap does not begin a beat
-// before what causes it. It returns the longest gap before.
+// mark begins a new measurement with an answer to each lane, if that comes about soon, so that a gap does not begin a beat
+// before what causes it; whoever causes it calls beat, so that it does not end a beat too late. It returns the longest gap
+// before.
 func (p *pulse) mark(ctx context.Context) (before time.Duration, err error) {
 	if before, err = p.longest(); err != nil {
 		return before, err
 	}
+	p.beat()
 	quiet, cancel := context.WithTimeoutCause(ctx, time.Second, errBusy)
 	defer cancel()
 	if err := p.await(quiet, func(l *lane) bool { return l.pending == 0 }); err != nil && !errors.Is(err, errBusy) {

@@ -65,7 +65,7 @@ func (t *trio) part(ctx context.Context, both *node) (controller, quorum *node, 
 
 // beatOf is how often each of so many partitions gets a record: as often as three brokers on two cores bear.
 func beatOf(partitions int) time.Duration {
-	return max(2*time.Millisecond, time.Duration(partitions)*200*time.Microsecond)
+	return max(2*time.Millisecond, time.Duration(partitions)*500*time.Microsecond)
 }
 
 // patience is how long a producer waits: short for a broker that says nothing, or the figure would be the client's.
@@ -118,6 +118,7 @@ func failoverRow(ctx context.Context, s *stage) (m measurement, err error) {
 	if err != nil {
 		return m, err
 	}
+	p.beat()
 	if err := askAll(ctx, s.trio.addrWithout(gone), []string{t.name}, ledByOthers(gone)); err != nil {
 		return m, err
 	}
@@ -293,6 +294,9 @@ func metadataRow(ctx context.Context, s *stage) (m measurement, err error) {
 	}
 	began := time.Now()
 	gone.kill()
+	for _, p := range pulses {
+		p.beat()
+	}
 	// What comes at once may have been decided before: ten topics more, and the gap is among them.
 	if err := errors.Join(pulses[0].back(ctx), pulses[1].back(ctx), created.await(ctx, 10)); err != nil {
 		return m, err

@@ -120,10 +120,7 @@ func (r *row) planned(o *options) (sum time.Duration) {
 
 // bounded is a context for one run of a row: a peer that dies or hangs costs the series no more than that.
 func (r *row) bounded(ctx context.Context, o *options) (context.Context, context.CancelFunc) {
-	most := (30*time.Second + 3*r.takes(kafkaName, o)).Round(time.Second)
-	if r.trio() { // the run may have to begin with a new cluster
-		most += trioPatience
-	}
+	most := (20*time.Second + 2*r.takes(kafkaName, o)).Round(time.Second)
 	return context.WithTimeoutCause(ctx, most, fmt.Errorf("not done within %s", most))
 }
 

@@ -18,7 +18,13 @@ type session struct {
 	trio   *trio  // nil where the next row is to start one
 	home   string // of the trio
 	values map[string]float64
+
+	failures int
 }
+
+// mostFailures is how many rows may fail on a peer's clusters before the rest is left out: each costs a new cluster, and
+// the series is to end in its time.
+const mostFailures = 3
 
 // measureTrios runs rows on clusters of three: each peer's cluster is started once, and all the rows run on it.
 func (s *series) measureTrios(ctx context.Context, rows []row) []rowResult {
@@ -71,11 +77,19 @@ func peersOf(rows []row) []string {
 
 // measure runs a row on the session's cluster.
 func (c *session) measure(ctx context.Context, r *row) (m measurement, err error) {
-	ctx, cancel := r.bounded(ctx, c.options)
-	defer cancel()
+	if c.failures >= mostFailures {
+		return m, fmt.Errorf("left out: %d rows before it failed", c.failures)
+	}
+	defer func() {
+		if err != nil {
+			c.failures++
+		}
+	}()
 	if err := c.ready(ctx); err != nil {
 		return m, err
 	}
+	ctx, cancel := r.bounded(ctx, c.options)
+	defer cancel()
 	st := &stage{
 		row: r, peer: c.peer, client: c.clientOf(r, c.peer), tools: c.tools, home: c.home, options: c.options, trio: c.trio, values: c.values,
 	}

@@ -46,7 +46,7 @@ type trio struct {
 }
 
 // trioPatience is how long a cluster may take until it is whole.
-const trioPatience = 2 * time.Minute
+const trioPatience = 90 * time.Second
 
 // startTrio starts three brokers side by side and returns when each of them is known.
 func startTrio(ctx context.Context, p clusterPeer, home string) (*trio, error) {

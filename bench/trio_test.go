@@ -129,7 +129,7 @@ func TestNodes(t *testing.T) {
 	if got := rotated([]int32{1, 2, 3}, 4); !slices.Equal(got, []int32{2, 3, 1}) {
 		t.Errorf("rotated: %v", got)
 	}
-	if beatOf(1) != 2*time.Millisecond || beatOf(1000) != 200*time.Millisecond {
+	if beatOf(1) != 2*time.Millisecond || beatOf(1000) != 500*time.Millisecond {
 		t.Errorf("beats are %s and %s", beatOf(1), beatOf(1000))
 	}
 }
