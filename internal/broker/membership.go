@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -249,6 +250,8 @@ func (m *membership) handOff(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, handOffPatience)
 	defer cancel()
+	ctx, release := b.whileMajority(ctx)
+	defer release()
 	err := b.cluster.Leave(ctx, b.config.BrokerID, *me)
 	if err == nil {
 		err = b.state.until(ctx, func(image *meta.Image) bool { return ledWithSuccessor(image, b.config.BrokerID) == 0 })
@@ -280,6 +283,8 @@ func ledWithSuccessor(image *meta.Image, self meta.BrokerID) int {
 func (m *membership) leave(ctx context.Context, me registry.Registered) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavePatience)
 	defer cancel()
+	ctx, release := m.broker.whileMajority(ctx)
+	defer release()
 	if m.broker.embedded != nil {
 		m.broker.embedded.HandOver(ctx) // first, so that the others find a registry when they elect a controller
 	}
@@ -287,6 +292,27 @@ func (m *membership) leave(ctx context.Context, me registry.Registered) error {
 		m.broker.logger.Warn("registration was not ended: its lease will", slog.Any("err", err))
 	}
 	return nil
+}
+
+// errMinority is why a stop waits for nothing that the registry would have to decide.
+var errMinority = errors.New("the other brokers of the registry have stopped")
+
+// whileMajority returns a context that also ends when so many members of the registry have stopped that it decides nothing
+// any more: the last brokers of a cluster that stops have nobody to wait for. The caller calls release.
+func (b *Broker) whileMajority(ctx context.Context) (_ context.Context, release func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var looking sync.WaitGroup
+	if b.embedded != nil {
+		looking.Go(func() {
+			if b.embedded.AwaitMinority(ctx) {
+				cancel(errMinority)
+			}
+		})
+	}
+	return ctx, func() {
+		cancel(nil)
+		looking.Wait()
+	}
 }
 
 // recordErrors writes into the registry that this broker's disk has failed (D9), until ctx ends. The boot id file is gone

@@ -6,12 +6,14 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/types"
@@ -213,6 +215,46 @@ func (d *Door) announce(ctx context.Context, etcd *embed.Etcd) error {
 		return fmt.Errorf("change the address of the registry's member: %w", err)
 	}
 	return nil
+}
+
+// lonelyPause is the time between two looks of AwaitMinority.
+const lonelyPause = 100 * time.Millisecond
+
+// AwaitMinority returns true as soon as the ports of so many voters refuse connections that those left are no majority:
+// nothing is decided any more. It returns false when ctx ends. One that is merely slow or silent counts as there.
+func (e *Embedded) AwaitMinority(ctx context.Context) bool {
+	again := time.NewTicker(lonelyPause)
+	defer again.Stop()
+	for ctx.Err() == nil {
+		voters, gone := 0, 0
+		for _, m := range e.etcd.Server.Cluster().Members() {
+			if m.IsLearner {
+				continue
+			}
+			voters++
+			if e.config.Door != nil && e.config.Door.refused(ctx, e.config.Door.broker(m.Name, m.PeerURLs)) {
+				gone++
+			}
+		}
+		if voters-gone <= voters/2 {
+			return true
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+// refused tells whether nobody listens at a broker's address.
+func (d *Door) refused(ctx context.Context, broker meta.BrokerID) bool {
+	i := slices.IndexFunc(d.config.Peers, func(p Peer) bool { return p.Broker == broker })
+	if i < 0 || broker == d.config.Broker {
+		return false
+	}
+	_, err := d.ask(ctx, d.config.Peers[i])
+	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // Member is a member of etcd.

@@ -301,6 +301,27 @@ func TestQuorumLosesLeader(t *testing.T) {
 	}
 }
 
+// A member that is left alone by the others' stop notices it; one that still has a majority waits.
+func TestQuorumMinority(t *testing.T) {
+	t.Parallel()
+	q := newQuorum(t, 3, 3)
+	q.start(1, 2, 3)
+	q.await(1, "1v 2v 3v")
+	q.stop(2)
+	ctx, cancel := context.WithCancel(t.Context())
+	alone := make(chan bool)
+	go func() { alone <- q.nodes[1].member.AwaitMinority(ctx) }()
+	q.put(1, "v") // two of three decide
+	cancel()
+	if <-alone {
+		t.Error("two of three members count as a minority")
+	}
+	q.stop(3)
+	if !q.nodes[1].member.AwaitMinority(t.Context()) {
+		t.Error("one of three members counts as a majority")
+	}
+}
+
 // D3: a cluster of which every member was stopped comes back as its members do, in any order; they ask nobody who they
 // are, and a minority serves nobody.
 func TestQuorumRestartsOneByOne(t *testing.T) {
