@@ -157,15 +157,19 @@ func announce(io streams, node *broker.Broker, config broker.Config) {
 	}
 	fmt.Fprintf(io.out, "ready tidemark=%s address=%s data=%s ms=%d\n", versionNumber(), net.JoinHostPort(host, port), config.DataDir,
 		time.Since(processStart).Milliseconds())
+	listener := broker.DefaultListenerName
+	if len(config.Listeners) > 0 {
+		listener = config.Listeners[0].Name
+	}
 	if loopback && len(config.Cluster) > 1 {
-		fmt.Fprintf(io.err, "Only this machine can connect. To serve others: --set listeners=PLAINTEXT://0.0.0.0:%s "+
-			"(clients are told the host that --cluster has for this broker, unless advertised.listeners says another).\n", port)
+		fmt.Fprintf(io.err, "Only this machine can connect. To serve others: --set listeners=%s://0.0.0.0:%s "+
+			"(clients are told the host that --cluster has for this broker, unless advertised.listeners says another).\n", listener, port)
 		return
 	}
 	if loopback {
-		fmt.Fprintf(io.err, "Only this machine can connect. To serve others: --set listeners=PLAINTEXT://0.0.0.0:%s; "+
-			"behind a proxy or NAT also --set advertised.listeners=PLAINTEXT://NAME:%s (default: clients are told the address they dialled).\n",
-			port, port)
+		fmt.Fprintf(io.err, "Only this machine can connect. To serve others: --set listeners=%[1]s://0.0.0.0:%[2]s; "+
+			"behind a proxy or NAT also --set advertised.listeners=%[1]s://NAME:%[2]s (default: clients are told the address they dialled).\n",
+			listener, port)
 	}
 }
 

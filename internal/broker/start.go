@@ -9,6 +9,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,6 +23,13 @@ import (
 // start assembles the parts, and waits for what they need: the data directory and the registry. Logs are opened while the
 // registry starts. After an error, stop undoes what was done.
 func (b *Broker) start(ctx context.Context) error {
+	reporting, enough := context.WithCancel(ctx)
+	var reporter sync.WaitGroup
+	reporter.Go(func() { b.reportSlowStart(reporting) })
+	defer func() {
+		enough()
+		reporter.Wait()
+	}()
 	if err := b.openDirectory(); err != nil {
 		return err
 	}
@@ -36,6 +44,28 @@ func (b *Broker) start(ctx context.Context) error {
 	}
 	b.reportRecovery()
 	return b.assemble(ctx)
+}
+
+// slowStart is how often a start that goes on says what it waits for.
+const slowStart = 10 * time.Second
+
+// reportSlowStart logs the phases that run, as /startupz has them, until ctx ends.
+func (b *Broker) reportSlowStart(ctx context.Context) {
+	tick := time.NewTicker(slowStart)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, phase := range b.phases.Status().Phases {
+			if phase.State == "running" {
+				b.logger.Info("the start goes on", slog.String("phase", phase.Name), slog.Int64("ms", int64(phase.Milliseconds)),
+					slog.String("detail", phase.Detail), slog.String("hint", phase.Hint))
+			}
+		}
+	}
 }
 
 // hasNoSpace tells whether the registry must start before anything else writes: on a full disk its member gives up the rest
