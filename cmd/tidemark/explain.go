@@ -323,6 +323,9 @@ func (e *isrExplanation) knownOf(id meta.BrokerID) []string {
 		default:
 			text += "has no copy"
 		}
+		if f := a.Replica.Following; f != nil && f.ThrottledTo > 0 {
+			text += fmt.Sprintf("; its fetches are throttled to %d bytes per second", f.ThrottledTo)
+		}
 		known = append(known, text)
 	}
 	for _, s := range e.Silent {

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -79,6 +80,8 @@ type Account struct {
 type Following struct {
 	Leader meta.BrokerID `json:"leader"`
 	State  string        `json:"state"` // of FollowerState
+	// ThrottledTo is the bound of its fetches while it is not in sync, in bytes per second; 0 for none.
+	ThrottledTo int64 `json:"throttled_to,omitempty"`
 	// Failing says why fetches from the leader fail, and FailingSince since when; both are unset while they work.
 	Failing      string    `json:"failing,omitempty"`
 	FailingSince time.Time `json:"failing_since,omitzero"`
@@ -109,6 +112,14 @@ func (t *Table) Account(p meta.TopicIDPartition) Account {
 		a.Offline = r.mu.closed.Error()
 	}
 	r.mu.Unlock()
+	for i := range a.Others {
+		if o := &a.Others[i]; r.throttledLeader.Load() && t.sent.bound() < math.MaxInt64 && !o.InSync && o.Why != "" {
+			o.Why += fmt.Sprintf("; replicas of it are throttled to %d bytes per second on broker %d", t.sent.bound(), t.config.Broker)
+		}
+	}
+	if a.Following != nil && r.throttledFollower.Load() && t.received.bound() < math.MaxInt64 {
+		a.Following.ThrottledTo = t.received.bound()
+	}
 	a.LogStart, a.LogEnd = r.log.StartOffset(), r.log.EndOffset()
 	if a.Following != nil {
 		a.Following.Failing, a.Following.FailingSince = t.fetchers.failing(r)

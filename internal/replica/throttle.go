@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -124,6 +125,9 @@ type sample struct {
 }
 
 func newQuota(c ThrottleConfig, bound func() int64) *quota {
+	if bound == nil {
+		bound = func() int64 { return math.MaxInt64 }
+	}
 	return &quota{bound: bound, number: max(orDefault(c.Samples, 11), 1), length: orDefault(c.Sample, time.Second)}
 }
 
@@ -162,5 +166,5 @@ func (q *quota) rate(now time.Time) float64 {
 }
 
 func (q *quota) exceeded(now time.Time) bool {
-	return q.bound != nil && q.rate(now) > float64(q.bound())
+	return q.rate(now) > float64(q.bound())
 }

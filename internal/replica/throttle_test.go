@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +42,11 @@ func TestThrottle(t *testing.T) {
 				first := c.replica(tp, 3).EndOffset()
 				if end := c.replica(tp, 1).EndOffset(); first == 0 || first >= end {
 					t.Fatalf("it has %d of %d at once", first, end)
+				}
+				switch leader, follower := c.members[1].table.Account(tp), c.members[3].table.Account(tp); {
+				case side == "leader" && !strings.Contains(leader.Others[1].Why, "throttled to"),
+					side == "follower" && follower.Following.ThrottledTo != bound.Load():
+					t.Errorf("nobody says that it is throttled: %+v %+v", leader.Others, follower.Following)
 				}
 				p := c.produce(tp, 1, AcksAll, 1)
 				settle(time.Second)
