@@ -102,7 +102,7 @@ func (p *peers) to(b *meta.Broker, lane int) (*knownPeer, error) {
 	address := net.JoinHostPort(endpoint.Host, strconv.Itoa(int(endpoint.Port)))
 	peer := wire.NewPeer(wire.PeerConfig{
 		Dial: func(ctx context.Context) (net.Conn, error) { return p.dial(ctx, "tcp", address) },
-		Name: "broker-" + p.self.String(), Pool: p.pool,
+		Name: "broker-" + p.self.String(), Pool: p.pool, OneAtATime: lane != commands,
 	})
 	known = &knownPeer{registration: b.Registration, peer: peer}
 	p.mu.known[key] = known

@@ -25,11 +25,14 @@ type PeerConfig struct {
 	Pool *Pool
 	// AnswerBytesMax bounds an answer in bytes. Default 128 MiB.
 	AnswerBytesMax int32
+	// OneAtATime says that no call is made before the last one has returned. Whoever calls then reads the answer itself, which
+	// spares waking it from another goroutine, and a call that ctx ends takes the connection with it.
+	OneAtATime bool
 }
 
 // Peer calls one other broker over one connection, which is dialled when it is needed and again after it broke. Calls may be
 // made concurrently: they are pipelined, and the peer answers them in order. A Peer starts one goroutine for each
-// connection, which ends with it.
+// connection, which ends with it; none if calls come one at a time.
 type Peer struct {
 	config PeerConfig
 
@@ -81,6 +84,9 @@ func (p *Peer) Call(ctx context.Context, api *API, version int16, body func(dst 
 	if err := l.send(ctx, c, p.config.Name, body); err != nil {
 		p.forget(l)
 		return Answer{}, fmt.Errorf("%s: %w: %w", api.Name, ErrPeer, err)
+	}
+	if p.config.OneAtATime {
+		l.readFor(ctx, c)
 	}
 	select {
 	case <-c.done:
@@ -144,7 +150,9 @@ func (p *Peer) dial(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	go l.run()
+	if !p.config.OneAtATime {
+		go l.run()
+	}
 	return l, nil
 }
 
@@ -249,6 +257,26 @@ func (l *link) run() {
 			l.fail(err)
 			return
 		}
+	}
+}
+
+// readFor reads the answer to the only call. When it returns, the call is done.
+func (l *link) readFor(ctx context.Context, c *peerCall) {
+	stop := context.AfterFunc(ctx, func() {
+		_ = l.conn.SetReadDeadline(time.Unix(1, 0)) // a failure means that the connection is over already
+	})
+	err := l.readAnswer()
+	if !stop() { // the connection has a deadline in the past now
+		err = context.Cause(ctx)
+		l.mu.Lock()
+		if c.answer.Buffer != nil {
+			c.answer.Release()
+		}
+		c.answer, c.err = Answer{}, err
+		l.mu.Unlock()
+	}
+	if err != nil {
+		l.fail(err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,6 +194,53 @@ func TestPeerReconnects(t *testing.T) {
 		if _, err := apply(t.Context(), p); !errors.Is(err, ErrPeer) || !errors.Is(err, net.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
+		synctest.Wait()
+	})
+}
+
+// One call at a time is read by its caller: a call that is given up, and a connection that breaks, take the connection with
+// them, and the next call dials again.
+func TestPeerOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		ending := make(chan struct{})
+		o := &otherBroker{t: t, answer: func(Header, *API, []byte) []byte {
+			switch calls.Add(1) {
+			case 3:
+				<-ending
+				return nil
+			case 5:
+				return nil
+			}
+			return []byte("answer")
+		}}
+		p := NewPeer(PeerConfig{Dial: o.dial, Name: "broker-1", OneAtATime: true})
+		expect := func(ctx context.Context, dials int, causes ...error) {
+			t.Helper()
+			got, err := apply(ctx, p)
+			if len(causes) == 0 && (err != nil || got != "answer") {
+				t.Errorf("%q, %v", got, err)
+			}
+			for _, cause := range causes {
+				if !errors.Is(err, cause) {
+					t.Errorf("%v, want %v", err, cause)
+				}
+			}
+			if o.dials != dials {
+				t.Errorf("%d dials, want %d", o.dials, dials)
+			}
+		}
+		expect(t.Context(), 1)
+		expect(t.Context(), 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		expect(ctx, 1, ErrPeer, context.DeadlineExceeded)
+		cancel()
+		expect(t.Context(), 2)
+		expect(t.Context(), 2, ErrPeer, io.EOF)
+		expect(t.Context(), 3)
+		p.Close()
+		expect(t.Context(), 3, ErrPeer, net.ErrClosed)
+		close(ending)
 		synctest.Wait()
 	})
 }
