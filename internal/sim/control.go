@@ -288,7 +288,7 @@ func (c *control) decide(s *snapshot, unclean meta.BrokerID) (next meta.Partitio
 
 func (c *control) facts(s *snapshot, unclean meta.BrokerID) controller.Facts {
 	f := factsOf(s, unclean)
-	f.UncleanElection = c.world.options.Unclean
+	f.UncleanElection = c.world.options.Unclean || c.world.options.Mutant == electAnybody
 	f.End = func(id meta.BrokerID) (meta.LogEnd, bool) {
 		o := &c.out[id-1]
 		return o.ended, o.endedAt == s.value.Version && o.registration == s.members[id-1].registration

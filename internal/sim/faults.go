@@ -284,6 +284,9 @@ func (w *World) electUncleanly() bool {
 
 // elected looks at what an election has given up.
 func (w *World) elected(old, next *meta.Partition, why []string) {
+	if w.options.Mutant == electAnybody {
+		return
+	}
 	if next.UncleanEpoch != old.UncleanEpoch && (w.options.Steady || slices.Contains(why, controller.ReasonUnclean)) {
 		w.giveUp(w.broker(next.Leader)) // scripts cut the power of everybody; histories leave somebody who has everything
 	}

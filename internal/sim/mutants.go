@@ -16,6 +16,8 @@ const (
 	readToEnd
 	// forgetSequences lets followers not fold what they copy: a new leader does not recognise retries.
 	forgetSequences
+	// electAnybody elects any live replica where nobody eligible is, whatever the topic allows.
+	electAnybody
 	// keepSequences keeps what is known of producers when a log is truncated (KAFKA-12520).
 	keepSequences
 )

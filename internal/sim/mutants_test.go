@@ -18,6 +18,7 @@ var mutantSeeds = flag.Int("mutantseeds", 10000, "number of histories in which a
 var surroundings = map[replica.Mutant]string{
 	trustUnclean: "TrustUnclean", keepEpoch: "KeepEpoch", ignoreSeat: "IgnoreSeat", obeyDeposed: "ObeyDeposed", readToEnd: "ReadToEnd",
 	forgetSequences: "ForgetSequences", keepSequences: "KeepSequences",
+	electAnybody: "ElectAnybody",
 }
 
 // killers are seeds that have caught a mutant that few seeds catch; they are tried first.

@@ -159,9 +159,11 @@ func recovering(value *meta.Partition) string {
 // decide is a controller's compare-and-set.
 func (r *registry) decide(epoch int64, s *snapshot, next meta.Partition, why []string) (written, deposed bool) {
 	if !r.under(epoch) {
+		r.world.note("registry: refuses a decision of the controller of epoch %d, the seat is of epoch %d", epoch, r.seat.epoch)
 		return false, true
 	}
 	if s.topic != r.topic || s.value.Version != r.value.Version {
+		r.world.note("registry: refuses a decision about version %d, the value is at version %d", s.value.Version, r.value.Version)
 		return false, false
 	}
 	r.put(next, why...)
