@@ -135,7 +135,7 @@ func (h *harness) runOn(cluster *registry.Cluster, id meta.BrokerID, me registry
 
 func (h *harness) admin(broker meta.BrokerID) *Admin {
 	return NewAdmin(AdminConfig{
-		Cluster: h.cluster, Image: func() *meta.Image { return h.image(broker) }, Random: rand.Reader, Keys: h.keys, Partitions: 1, Replication: 1,
+		Cluster: h.cluster, Broker: broker, Image: func() *meta.Image { return h.image(broker) }, Random: rand.Reader, Keys: h.keys, Partitions: 1, Replication: 1,
 	})
 }
 

@@ -74,3 +74,12 @@ func mutantName(m replica.Mutant) string {
 	}
 	return m.String()
 }
+
+func TestMutantsAreDocumented(t *testing.T) {
+	for mutant := range surroundings {
+		documented(t, mutantName(mutant))
+	}
+	for _, mutant := range replica.Mutants() {
+		documented(t, mutantName(mutant))
+	}
+}
