@@ -137,7 +137,7 @@ func (c *child) stop() error {
 // client is a franz-go client of the broker.
 func (c *child) client(tb testing.TB, opts ...kgo.Opt) *kgo.Client {
 	tb.Helper()
-	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.addr), kgo.AllowAutoTopicCreation()}, opts...)...)
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.addr), kgo.AllowAutoTopicCreation(), kgo.MetadataMinAge(50 * time.Millisecond)}, opts...)...)
 	if err != nil {
 		tb.Fatal(err)
 	}
