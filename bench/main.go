@@ -170,7 +170,11 @@ func chooseRows(o *options) ([]row, error) {
 		if len(found) == 0 {
 			return nil, fmt.Errorf("no row is called %q; -list prints them", id)
 		}
-		chosen = append(chosen, found...)
+		for _, r := range found {
+			if !slices.ContainsFunc(chosen, func(c row) bool { return c.id == r.id }) { // named twice
+				chosen = append(chosen, r)
+			}
+		}
 	}
 	return chosen, nil
 }

@@ -294,12 +294,12 @@ func (r *report) printProcessors(w io.Writer) {
 
 func (r *report) printLimits(w io.Writer) {
 	t := table{{"raw limit of this run", "at first", "at last"}}
+	n := len(r.Limits)
+	if n == 0 {
+		return
+	}
 	add := func(name string, of func(*limits) float64) {
-		line := []string{name, "-", "-"}
-		if n := len(r.Limits); n > 0 {
-			line[1], line[2] = figure(of(&r.Limits[0])), figure(of(&r.Limits[n-1]))
-		}
-		t = append(t, line)
+		t = append(t, []string{name, figure(of(&r.Limits[0])), figure(of(&r.Limits[n-1]))})
 	}
 	add("page-cache write, MiB/s", func(l *limits) float64 { return l.PageCacheWrite })
 	add("page-cache write, CPU s/GiB", func(l *limits) float64 { return l.PageCacheWriteCPU })
@@ -309,13 +309,11 @@ func (r *report) printLimits(w io.Writer) {
 	add("loopback ping-pong 64 B, p50 us", func(l *limits) float64 { return l.PingPongP50 })
 	add("loopback ping-pong 64 B, p99 us", func(l *limits) float64 { return l.PingPongP99 })
 	add("loopback ping-pong 64 B, p99.9 us", func(l *limits) float64 { return l.PingPongP999 })
-	if len(r.Limits) > 0 {
-		for i, s := range r.Limits[0].Sync {
-			size := fmt.Sprintf("append and fdatasync of %d KiB, ", s.KiB)
-			add(size+"MiB/s", func(l *limits) float64 { return l.Sync[i].Rate })
-			add(size+"p50 ms", func(l *limits) float64 { return l.Sync[i].P50 })
-			add(size+"p99 ms", func(l *limits) float64 { return l.Sync[i].P99 })
-		}
+	for i, s := range r.Limits[0].Sync {
+		size := fmt.Sprintf("append and fdatasync of %d KiB, ", s.KiB)
+		add(size+"MiB/s", func(l *limits) float64 { return l.Sync[i].Rate })
+		add(size+"p50 ms", func(l *limits) float64 { return l.Sync[i].P50 })
+		add(size+"p99 ms", func(l *limits) float64 { return l.Sync[i].P99 })
 	}
 	t.print(w)
 }

@@ -63,7 +63,7 @@ func TestChooseRows(t *testing.T) {
 		}
 		return out
 	}
-	rows, err := chooseRows(&options{rows: "B-S1,B-P9,B-P8/lz4"})
+	rows, err := chooseRows(&options{rows: "B-S1,B-P9,B-P8/lz4,B-P9/1x1"})
 	if want := []string{"B-S1", "B-S1/rf3", "B-P9/1x1", "B-P9/16x1", "B-P9/1x16", "B-P9/16x16", "B-P8/lz4"}; err != nil || !slices.Equal(ids(rows), want) {
 		t.Errorf("chose %v, %v", ids(rows), err)
 	}
