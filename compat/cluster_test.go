@@ -15,6 +15,7 @@ import (
 const (
 	clusterTopics   = "org.apache.kafka.tools.TopicCommand"
 	clusterReassign = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+	clusterConfigs  = "org.apache.kafka.tools.ConfigCommand"
 	clusterElect    = "org.apache.kafka.tools.LeaderElectionCommand"
 	clusterQuorum   = "org.apache.kafka.tools.MetadataQuorumCommand"
 	clusterProducer = "org.apache.kafka.tools.VerifiableProducer"
@@ -142,10 +143,21 @@ func TestKafkaToolsOnCluster(t *testing.T) {
 		if err := os.WriteFile(plan, []byte(`{"version":1,"partitions":[{"topic":"copies","partition":0,"replicas":[3,2]},{"topic":"copies","partition":1,"replicas":[1,2]}]}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, run(t, clusterReassign, "--reassignment-json-file", plan, "--execute"), `Successfully started partition reassignments for copies-0,copies-1`)
+		expect(t, run(t, clusterReassign, "--reassignment-json-file", plan, "--execute", "--throttle", "50000000"),
+			`The inter-broker throttle limit was set to 50000000 B/s`, `Successfully started partition reassignments for copies-0,copies-1`)
+		const throttled = "replication.throttled"
+		if got := run(t, clusterConfigs, "--describe", "--entity-type", "topics", "--entity-name", "copies"); !strings.Contains(got, throttled) {
+			t.Errorf("nothing of the topic is throttled:\n%s", got)
+		}
 		awaitHealth(t, brokers[0])
 		expect(t, run(t, clusterReassign, "--reassignment-json-file", plan, "--verify"),
-			`Reassignment of partition copies-0 is completed`, `Reassignment of partition copies-1 is completed`)
+			`Reassignment of partition copies-0 is completed`, `Reassignment of partition copies-1 is completed`,
+			`Clearing broker-level throttles on brokers 1,2,3`, `Clearing topic-level throttles on topic copies`)
+		for _, of := range [][]string{{"--entity-type", "topics", "--entity-name", "copies"}, {"--entity-type", "brokers", "--entity-name", "1"}} {
+			if got := run(t, clusterConfigs, append([]string{"--describe"}, of...)...); strings.Contains(got, throttled) {
+				t.Errorf("still throttled:\n%s", got)
+			}
+		}
 		expect(t, run(t, clusterReassign, "--list"), `No partition reassignments found`)
 		expect(t, run(t, clusterTopics, "--describe", "--topic", "copies"), `Partition: 0\s+Leader: [23]\s+Replicas: 3,2\s+Isr: [23],[23]`)
 	})
