@@ -237,6 +237,9 @@ func TestHistoryFindsAnomalies(t *testing.T) {
 		for offset, number := range c.acks {
 			h.ack(0, offset, writing{7, number})
 		}
+		if h.acked() != len(c.acks) {
+			t.Errorf("%s: %d records count as acknowledged, want %d", c.what, h.acked(), len(c.acks))
+		}
 		for _, s := range c.read {
 			h.see(0, s.next, s.offset, writing{7, s.number}.value("x"))
 		}
