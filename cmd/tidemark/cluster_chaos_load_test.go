@@ -46,7 +46,7 @@ func newChaosLoad(t *testing.T) *chaosLoad {
 	return &chaosLoad{t: t, history: newHistory(chaosPartitions)}
 }
 
-// start lets producers with ids of their own begin, and readers begin from the first record.
+// start lets producers with ids of their own begin, and readers, each in the rack of another broker, from the first record.
 func (l *chaosLoad) start(bootstrap string) {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -96,7 +96,8 @@ func freePorts(t *testing.T, n int) []int {
 func (c *trio) start(i int, listen string) (err error) {
 	dir := filepath.Join(c.dir, fmt.Sprint(i+1))
 	cmd := childCommand("start", "--set", "log.dirs="+dir, "--set", "listeners=PLAINTEXT://"+listen, "--set", "admin.listener="+cmp.Or(c.admin[i], "127.0.0.1:0"),
-		"--set", fmt.Sprintf("node.id=%d", i+1), "--set", fmt.Sprintf("broker.rack=%d", i+1), "--set", "broker.session.timeout.ms=6000", "--cluster", c.list)
+		"--set", fmt.Sprintf("node.id=%d", i+1), "--set", fmt.Sprintf("broker.rack=%d", i+1),
+		"--set", "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector", "--set", "broker.session.timeout.ms=6000", "--cluster", c.list)
 	if c.in[i] != "" { // ip becomes the broker: signals reach it
 		inside := exec.Command("ip", append([]string{"netns", "exec", c.in[i]}, cmd.Args...)...)
 		inside.Env = cmd.Env
