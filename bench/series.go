@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -139,7 +140,7 @@ func planned(rows []row, o *options) time.Duration {
 	}
 	if len(trios) > 0 {
 		for _, peer := range order(peersOf(trios), o) {
-			sum += trioOverheads[peer]
+			sum += trioOverheads[peer] + touchTakes
 		}
 	}
 	return sum
@@ -165,8 +166,10 @@ func (s *series) run(ctx context.Context, rows []row) error {
 	if _, err := compat.Binary(); err != nil { // it is built here, and not in the first row's time
 		return err
 	}
-	if err := s.touch(); err != nil {
-		return err
+	if s.options.full {
+		if err := touch(math.MaxInt64); err != nil {
+			return err
+		}
 	}
 	if err := s.limits(ctx, home); err != nil {
 		return err
@@ -225,16 +228,13 @@ func (s *series) run(ctx context.Context, rows []row) error {
 	return nil
 }
 
-// touch touches memory before a full series: as much as can be had, less a margin.
-func (s *series) touch() error {
-	if !s.options.full {
-		return nil
-	}
+// touch touches so much memory, or as much as can be had, less a margin, if that is less.
+func touch(most int64) error {
 	available, err := availableMemory()
 	if err != nil {
 		return err
 	}
-	return touchMemory(available * 7 / 10)
+	return touchMemory(min(most, available*7/10))
 }
 
 func (s *series) limits(ctx context.Context, home string) error {
