@@ -336,11 +336,14 @@ func (c *control) state(s *snapshot, id meta.BrokerID) {
 						if !confirmed {
 							return
 						}
-						o.told = max(o.told, told.revision)
 						if ended != nil {
 							o.ended, o.endedAt = *ended, told.value.Version
 						}
-						c.confirm(told.gone, id)
+						c.confirm(told.gone, id, func() {
+							if mine() {
+								o.told = max(o.told, told.revision)
+							}
+						})
 					})
 				})
 			})
@@ -348,15 +351,16 @@ func (c *control) state(s *snapshot, id meta.BrokerID) {
 	})
 }
 
-// confirm notes that a broker holds nothing of a deleted topic any more.
-func (c *control) confirm(gone int, id meta.BrokerID) {
+// confirm notes that a broker holds nothing of a deleted topic any more, and then goes on; otherwise all is stated again.
+func (c *control) confirm(gone int, id meta.BrokerID, then func()) {
 	r, epoch := &c.world.registry, c.epoch
 	if gone == 0 {
+		then()
 		return
 	}
 	c.call(func() {
 		if r.deleted.topic == gone && slices.Contains(r.deleted.unconfirmed, id) && r.under(epoch) {
 			r.confirm(id)
 		}
-	}, func() {})
+	}, then)
 }
