@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-io/tidemark/internal/broker"
 	"github.com/tidemark-io/tidemark/internal/meta"
 	"github.com/tidemark-io/tidemark/internal/registry"
+	"github.com/tidemark-io/tidemark/internal/server"
 )
 
 func newCluster(io streams, shared *clientFlags) *cobra.Command {
@@ -93,8 +94,8 @@ type registryStatus struct {
 
 type brokerStatus struct {
 	ID       int32  `json:"id"`
-	State    string `json:"state"` // "live", "silent" (registered, but it does not answer), "fenced" or "missing"
-	Address  string `json:"address,omitempty"`
+	State    string `json:"state"`             // "live", "silent" (registered, but it does not answer), "fenced", "down" (it was there) or "missing"
+	Address  string `json:"address,omitempty"` // the last one of a broker that is down, as is Rack
 	Rack     string `json:"rack,omitempty"`
 	Leads    int    `json:"leads"`
 	Replicas int    `json:"replicas"`
@@ -105,7 +106,7 @@ type brokerStatus struct {
 // that is when somebody wants to know.
 func statusOf(ctx context.Context, cl *kgo.Client) (*clusterStatus, error) {
 	req := kmsg.NewPtrDescribeClusterRequest()
-	req.IncludeFencedBrokers = true
+	server.AskForDown(req)
 	described, err := req.RequestWith(ctx, cl)
 	if err == nil {
 		err = kerr.ErrorForCode(described.ErrorCode)
@@ -122,7 +123,10 @@ func statusOf(ctx context.Context, cl *kgo.Client) (*clusterStatus, error) {
 	for i := range described.Brokers {
 		b := &described.Brokers[i]
 		status := &brokerStatus{ID: b.NodeID, State: "live", Address: net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))}
-		if b.IsFenced {
+		switch {
+		case server.IsDown(b):
+			status.State = "down"
+		case b.IsFenced:
 			status.State = "fenced"
 		}
 		if b.Rack != nil {
@@ -315,7 +319,7 @@ func registryOf(ctx context.Context, witness *kgo.Broker, wanted int, brokers ma
 	p := &resp.Topics[0].Partitions[0]
 	r := &registryStatus{Leader: p.LeaderID, Voters: len(p.CurrentVoters), Wanted: wanted}
 	for _, voter := range p.CurrentVoters {
-		if b := brokers[voter.ReplicaID]; b == nil || b.State == "missing" || b.State == "silent" {
+		if b := brokers[voter.ReplicaID]; b == nil || b.State != "live" && b.State != "fenced" {
 			r.Away = append(r.Away, voter.ReplicaID)
 		}
 	}
@@ -443,8 +447,12 @@ func (s *clusterStatus) print(io streams) error {
 		if b.ID == s.Controller {
 			state += ", controller"
 		}
+		address := orDash(b.Address)
+		if b.State == "down" {
+			address = "last at " + address
+		}
 		rows = append(rows, []string{
-			fmt.Sprintf("  %d", b.ID), state, orDash(b.Address), orDash(b.Rack), strconv.Itoa(b.Leads), strconv.Itoa(b.Replicas), strconv.Itoa(b.InSync),
+			fmt.Sprintf("  %d", b.ID), state, address, orDash(b.Rack), strconv.Itoa(b.Leads), strconv.Itoa(b.Replicas), strconv.Itoa(b.InSync),
 		})
 	}
 	if err := printTable(io.out, rows); err != nil {

@@ -68,6 +68,21 @@ func TestClusterFaults(t *testing.T) {
 	}
 }
 
+// D6: a broker that is down is shown with where it was last and its rack, and counts as away.
+func TestClusterStatusShowsWhereABrokerWas(t *testing.T) {
+	var out strings.Builder
+	s := clusterStatus{Brokers: []brokerStatus{{ID: 2, State: "down", Address: "two:9093", Rack: "r2"}}}
+	if err := s.print(streams{out: &out}); err != nil {
+		t.Fatal(err)
+	}
+	if text := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(text, "2 down last at two:9093 r2 0 0 0") {
+		t.Error(text)
+	}
+	if got := s.faults(); got != "1 broker is away" {
+		t.Error(got)
+	}
+}
+
 // When a broker or the controller does not answer, the status says so, and another broker tells the rest.
 func TestClusterStatusDoesWithoutSilentBrokers(t *testing.T) {
 	c := newCLI(t)

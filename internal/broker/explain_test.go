@@ -88,6 +88,13 @@ func TestClusterExplains(t *testing.T) {
 	if err := governor.state.until(ctx, func(image *meta.Image) bool { b, found := image.Broker(next); return !found || b.Fenced }); err != nil {
 		t.Fatal(err)
 	}
+	// D6: where it was is known while it is down.
+	if err := governor.state.until(ctx, func(image *meta.Image) bool {
+		down := image.Down()
+		return len(down) == 1 && down[0].ID == next && slices.Equal(down[0].Endpoints, brokers[next-1].endpoints())
+	}); err != nil {
+		t.Fatalf("down are %+v: %v", governor.state.load().Down(), err)
+	}
 	a = governor.account("single")
 	if want := "waiting for broker " + next.String(); a.Replica.Role != "none" || !strings.HasSuffix(a.Controller.Leaderless, want) {
 		t.Errorf("without a leader: %+v", a)

@@ -147,10 +147,20 @@ func (w *writer) partition(tp meta.TopicIDPartition) {
 	w.apply.Partitions = append(w.apply.Partitions, meta.PartitionUpdate{ID: tp.Topic, Partition: tp.Partition, State: *p})
 }
 
+// brokersOf lists the brokers that are registered, and after them those that are down and on record (D6).
 func brokersOf(s *registry.State) []meta.Broker {
 	var brokers []meta.Broker
 	for _, b := range s.Registered() {
 		brokers = append(brokers, brokerOf(b))
+	}
+	if len(brokers) == 0 {
+		return nil // an empty list says nothing, and so does one of absent brokers
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.Brokers)) {
+		b := s.Brokers[id]
+		if endpoints, rack, known := b.Last(); known && b.Registration == 0 {
+			brokers = append(brokers, meta.Broker{ID: id, Epoch: b.Epoch, Endpoints: endpoints, Rack: rack, Fenced: true})
+		}
 	}
 	return brokers
 }

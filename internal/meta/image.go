@@ -19,7 +19,8 @@ type Image struct {
 	configRequired  int64 // the newest configuration change that a statement named
 	brokersRevision int64
 
-	brokers []Broker // sorted by id
+	brokers []Broker // registered, sorted by id
+	down    []Broker // on record and not registered, sorted by id
 	topics  *topicSet
 
 	topicConfigs  configMap[TopicID]
@@ -76,6 +77,10 @@ func (im *Image) PartitionCount() int { return im.topics.partitions }
 // Brokers lists the registered brokers, fenced ones too, sorted by id.
 func (im *Image) Brokers() []Broker { return im.brokers }
 
+// Down lists the brokers that are known and not registered, with the endpoints and the rack that they had last, sorted by id
+// (D6). They take no part in anything.
+func (im *Image) Down() []Broker { return im.down }
+
 // Broker finds a registered broker.
 func (im *Image) Broker(id BrokerID) (Broker, bool) {
 	i, found := slices.BinarySearchFunc(im.brokers, id, func(b Broker, id BrokerID) int { return cmp.Compare(b.ID, id) })
@@ -118,8 +123,17 @@ func (im *Image) Apply(a *Apply) *Image {
 	next.configRequired = max(im.configRequired, a.ConfigRevision)
 	current := a.Revision >= im.revision
 	if len(a.Brokers) > 0 && a.Revision >= im.brokersRevision {
-		next.brokers = slices.Clone(a.Brokers)
-		slices.SortFunc(next.brokers, func(x, y Broker) int { return cmp.Compare(x.ID, y.ID) })
+		next.brokers, next.down = nil, nil
+		for _, b := range a.Brokers {
+			if b.Down() {
+				next.down = append(next.down, b)
+			} else {
+				next.brokers = append(next.brokers, b)
+			}
+		}
+		byID := func(x, y Broker) int { return cmp.Compare(x.ID, y.ID) }
+		slices.SortFunc(next.brokers, byID)
+		slices.SortFunc(next.down, byID)
 		next.brokersRevision = a.Revision
 	}
 

@@ -273,3 +273,17 @@ func BenchmarkApplyFull10k(b *testing.B) {
 		NewImage("c").Apply(full)
 	}
 }
+
+// D6: a broker that is not registered is known, and takes no part: it is listed apart. The next list replaces both.
+func TestImageListsBrokersThatAreDownApart(t *testing.T) {
+	im := NewImage("c").Apply(&Apply{Revision: 1, Brokers: []Broker{
+		{ID: 2, Registration: 7, Fenced: true}, {ID: 5, Fenced: true}, {ID: 1, Rack: "r", Fenced: true},
+	}})
+	if _, found := im.Broker(1); found || len(im.Brokers()) != 1 || len(im.Down()) != 2 || im.Down()[0].ID != 1 || im.Down()[0].Rack != "r" {
+		t.Errorf("brokers %+v, down %+v", im.Brokers(), im.Down())
+	}
+	im = im.Apply(&Apply{Revision: 2, Brokers: []Broker{{ID: 1, Registration: 9}}})
+	if _, found := im.Broker(1); !found || len(im.Down()) != 0 {
+		t.Errorf("brokers %+v, down %+v", im.Brokers(), im.Down())
+	}
+}

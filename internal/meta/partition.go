@@ -128,13 +128,16 @@ type Endpoint struct {
 // Broker is one registered broker (D6).
 type Broker struct {
 	ID           BrokerID
-	Registration int64 // create revision of its registration: this incarnation
+	Registration int64 // create revision of its registration: this incarnation; 0 of a fenced broker: it is down
 	Epoch        int64 // the broker epoch: create revision of its live key, the last one while fenced, 0 when never unfenced
 	Endpoints    []Endpoint
 	Rack         string
 	Directories  []DirectoryID
 	Fenced       bool // leads nothing and joins no ISR
 }
+
+// Down tells whether the broker is not registered: it was once, and Endpoints and Rack are what it said then.
+func (b *Broker) Down() bool { return b.Fenced && b.Registration == 0 }
 
 // Endpoint finds the address for a listener by its name; the second result is false when the broker has none.
 func (b *Broker) Endpoint(listener string) (Endpoint, bool) {

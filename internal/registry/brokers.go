@@ -41,7 +41,8 @@ type Registered struct {
 
 // Register registers a broker, fenced, under a new lease of the given length (D6). A registration of the same data
 // directory, left by an earlier life, is taken over by ending its lease; one of another directory is a *TakenError. A
-// cluster with a feature level that this build does not have is a *FeatureError.
+// cluster with a feature level that this build does not have is a *FeatureError. The broker's record, which outlives the
+// lease, is written in the same transaction if it says something else.
 func (c *Cluster) Register(ctx context.Context, id meta.BrokerID, r Registration, ttl time.Duration) (Registered, error) {
 	lease, err := c.store.Grant(ctx, ttl)
 	if err != nil {
@@ -56,10 +57,21 @@ func (c *Cluster) Register(ctx context.Context, id meta.BrokerID, r Registration
 		if err != nil {
 			return Registered{}, errors.Join(err, ignoreGone(c.store.Revoke(ctx, lease)))
 		}
+		record, known, err := c.brokerRecord(ctx, id)
+		if err != nil {
+			return Registered{}, fmt.Errorf("register broker %d: %w", id, err)
+		}
+		then := []Op{PutLeased(registrationKey(id), encode(r), lease)}
+		if record.Rack != r.Rack || !slices.Equal(record.Endpoints, r.Endpoints) {
+			record.Rack, record.Endpoints = r.Rack, r.Endpoints
+			then = append(then, Put(brokerRecordKey(id), encode(record)))
+		}
 		result, err := c.store.Txn(ctx, Txn{
-			Conds: []Cond{Absent(registrationKey(id)), ModifiedAt(featuresKey, levels.Revision)},
-			Then:  []Op{PutLeased(registrationKey(id), encode(r), lease)},
-			Else:  []Op{Get(registrationKey(id))},
+			Conds: []Cond{
+				Absent(registrationKey(id)), ModifiedAt(featuresKey, levels.Revision), ModifiedAt(brokerRecordKey(id), known),
+			},
+			Then: then,
+			Else: []Op{Get(registrationKey(id))},
 		})
 		if err != nil {
 			return Registered{}, fmt.Errorf("register broker %d: %w", id, err)
@@ -142,18 +154,45 @@ func (c *Cluster) BrokerEpoch(ctx context.Context, id meta.BrokerID) (int64, err
 	return entry.Mod, nil
 }
 
-// MarkUnclean records that a broker's disk has failed it (D9). The record outlives the broker; Unfence removes it, once
+// MarkUnclean records that a broker's disk has failed it (D9). The mark outlives the broker; Unfence takes it off, once
 // the broker has registered as unclean after it and its partitions were swept.
 func (c *Cluster) MarkUnclean(ctx context.Context, id meta.BrokerID) error {
-	if _, err := c.store.Txn(ctx, Txn{Then: []Op{Put(brokerRecordKey(id), encode(brokerRecord{Unclean: true}))}}); err != nil {
-		return fmt.Errorf("record an I/O error of broker %d: %w", id, err)
+	key, err := brokerRecordKey(id), error(nil)
+	for range conflictRetries {
+		var record brokerRecord
+		var known int64
+		if record, known, err = c.brokerRecord(ctx, id); err != nil {
+			break
+		}
+		// Written even if it stands: it is the later one that counts for Unfence.
+		record.Unclean, record.Unregistered = true, false
+		var result TxnResult
+		result, err = c.store.Txn(ctx, Txn{Conds: []Cond{ModifiedAt(key, known)}, Then: []Op{Put(key, encode(record))}})
+		if err != nil {
+			break
+		}
+		if result.Succeeded {
+			return nil
+		}
+		err = ErrConflict
 	}
-	return nil
+	return fmt.Errorf("record an I/O error of broker %d: %w", id, err)
+}
+
+// brokerRecord reads a broker's record and the revision that changed it last; the zero record and 0 when there is none.
+func (c *Cluster) brokerRecord(ctx context.Context, id meta.BrokerID) (brokerRecord, int64, error) {
+	entry, err := c.get(ctx, brokerRecordKey(id))
+	if err != nil || entry.Mod == 0 {
+		return brokerRecord{}, 0, err
+	}
+	record, err := decode[brokerRecord](entry)
+	return record, entry.Mod, err
 }
 
 // Forget takes a broker out of the cluster that an operator says does not come back: what waits for it waits no longer
 // (D11). It must not be registered: ErrConflict. ErrUnknownBroker: there was none, or it is forgotten already. If it does
-// come back it is swept as after an unclean stop, for what it held may have been given to others.
+// come back it is swept as after an unclean stop, for what it held may have been given to others: that is all that is left on
+// record.
 func (c *Cluster) Forget(ctx context.Context, id meta.BrokerID) error {
 	result, err := c.store.Txn(ctx, Txn{Then: []Op{Get(brokerEpochKey(id)), Get(registrationKey(id)), Get(brokerRecordKey(id))}})
 	if err != nil {
@@ -211,13 +250,9 @@ func (c *Cluster) confirmFor(ctx context.Context, id meta.BrokerID) error {
 	return nil
 }
 
-// Unclean tells whether MarkUnclean's record of a broker stands.
+// Unclean tells whether MarkUnclean's mark on a broker stands.
 func (c *Cluster) Unclean(ctx context.Context, id meta.BrokerID) (bool, error) {
-	entry, err := c.get(ctx, brokerRecordKey(id))
-	if err != nil || entry.Mod == 0 {
-		return false, err
-	}
-	record, err := decode[brokerRecord](entry)
+	record, _, err := c.brokerRecord(ctx, id)
 	return record.Unclean, err
 }
 
@@ -227,9 +262,13 @@ func (c *Cluster) Unfence(ctx context.Context, seat Seat, broker BrokerState) (e
 	id := broker.ID
 	value := encode(liveValue{Registration: broker.Registration})
 	then := []Op{PutLeased(liveKey(id), value, broker.lease), Put(brokerEpochKey(id), value)}
-	if !broker.Info.Clean {
-		record := brokerRecordKey(id)
-		then = append(then, Nest(Txn{Conds: []Cond{ModifiedBefore(record, broker.Registration)}, Then: []Op{Delete(record)}}))
+	if record := broker.record; !broker.Info.Clean && (record.Unclean || record.Unregistered) {
+		// The registration may have written the record, in its own revision. A mark that is later stays.
+		key := brokerRecordKey(id)
+		record.Unclean, record.Unregistered = false, false
+		then = append(then, Nest(Txn{
+			Conds: []Cond{ModifiedAt(key, broker.recorded), ModifiedBefore(key, broker.Registration+1)}, Then: []Op{Put(key, encode(record))},
+		}))
 	}
 	result, err := c.store.Txn(ctx, Txn{
 		Conds: []Cond{seat.cond(), CreatedAt(registrationKey(id), broker.Registration), Absent(liveKey(id))},

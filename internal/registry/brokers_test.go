@@ -204,3 +204,71 @@ func TestForget(t *testing.T) {
 		}
 	})
 }
+
+// D6: the record of where a broker is, and its rack, outlives its lease. It is written only when it changes, keeps the mark of
+// an I/O error, goes when the broker is forgotten, and one of an older build is completed.
+func TestBrokerRecord(t *testing.T) {
+	overClusters(t, func(t *testing.T, c *Cluster) {
+		ctx, key := t.Context(), brokerRecordKey(1)
+		put(t, c.store, key, `{"unclean":true}`)
+		if _, _, known := snapshot(t, c).Brokers[1].Last(); known {
+			t.Error("a record of an older build tells an address")
+		}
+		enter := func(host, rack string, clean bool) (Registered, Entry) {
+			t.Helper()
+			r, err := c.Register(ctx, 1, Registration{
+				Directories: []meta.DirectoryID{directory(1)}, Clean: clean, Rack: rack,
+				Endpoints: []meta.Endpoint{{Listener: "PLAINTEXT", Host: host, Port: 9092, Protocol: "PLAINTEXT"}},
+			}, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Unfence(ctx, elect(t, c, 1, r), *snapshot(t, c).Brokers[1]); err != nil {
+				t.Fatal(err)
+			}
+			entry, err := c.get(ctx, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r, entry
+		}
+		check := func(when, host, rack string, unclean bool) {
+			t.Helper()
+			endpoints, gotRack, known := snapshot(t, c).Brokers[1].Last()
+			if known != (host != "") || known && (len(endpoints) != 1 || endpoints[0].Host != host || gotRack != rack) {
+				t.Errorf("%s: last at %v, rack %q, known %t; want %q, %q", when, endpoints, gotRack, known, host, rack)
+			}
+			if got, err := c.Unclean(ctx, 1); err != nil || got != unclean {
+				t.Errorf("%s: unclean is %t, %v; want %t", when, got, err, unclean)
+			}
+		}
+		first, before := enter("one", "r1", true)
+		check("registered over a mark", "one", "r1", true)
+		if before.Mod != first.Epoch {
+			t.Errorf("the record was written in revision %d, the registration in %d", before.Mod, first.Epoch)
+		}
+		if _, after := enter("one", "r1", true); after.Mod != before.Mod {
+			t.Error("a restart that changed nothing wrote the record")
+		}
+		enter("two", "r2", false)
+		check("moved, after a sweep", "two", "r2", false)
+		if err := c.MarkUnclean(ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+		last, _ := enter("two", "r3", true)
+		check("after an I/O error", "two", "r3", true)
+		if err := c.Unregister(ctx, last); err != nil {
+			t.Fatal(err)
+		}
+		check("down", "two", "r3", true)
+		if err := c.Forget(ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+		check("forgotten", "", "", true)
+		if entry, err := c.get(ctx, key); err != nil || string(entry.Value) != `{"unclean":true,"unregistered":true}` {
+			t.Errorf("what is left of a forgotten broker: %s, %v", entry.Value, err)
+		}
+		enter("two", "r3", false)
+		check("back", "two", "r3", false)
+	})
+}

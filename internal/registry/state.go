@@ -50,7 +50,16 @@ type BrokerState struct {
 	// Unfenced is the registration that Epoch belongs to. A registration that was live before has been swept.
 	Unfenced int64
 
-	lease Lease
+	lease    Lease
+	record   brokerRecord
+	recorded int64 // the revision that changed the record last; 0 when there is none
+}
+
+// Last is where a broker was when it was registered last, though it is not now, and its rack (D6); false when that is not on
+// record, or an operator said that the broker does not come back.
+func (b *BrokerState) Last() (endpoints []meta.Endpoint, rack string, known bool) {
+	r := &b.record
+	return r.Endpoints, r.Rack, len(r.Endpoints) > 0 && !r.Unregistered
 }
 
 // Config is the configuration of one resource.
@@ -295,6 +304,14 @@ func (s *State) foldBroker(dirty *Dirty, event Event) error {
 			return err
 		}
 		b.Epoch, b.Unfenced = event.Entry.Mod, value.Registration
+	case prefix == brokerRecordPrefix && event.Deleted:
+		b.record, b.recorded = brokerRecord{}, 0
+	case prefix == brokerRecordPrefix:
+		record, err := decode[brokerRecord](event.Entry)
+		if err != nil {
+			return err
+		}
+		b.record, b.recorded = record, event.Entry.Mod
 	}
 	return nil
 }

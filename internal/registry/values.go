@@ -52,10 +52,12 @@ type (
 		Registration int64 `json:"registration"`
 	}
 
-	// brokerRecord is under /brokers/records/N, without a lease; absent when there is nothing to say.
+	// brokerRecord is under /brokers/records/N, without a lease: what is known of a broker that is not there (D6).
 	brokerRecord struct {
-		Unclean      bool `json:"unclean"`                // an I/O error was met that no sweep has dealt with (D9)
-		Unregistered bool `json:"unregistered,omitempty"` // an operator said that it does not come back
+		Endpoints    []meta.Endpoint `json:"endpoints,omitempty"` // of its last registration; none in a record of an older build
+		Rack         string          `json:"rack,omitempty"`
+		Unclean      bool            `json:"unclean"`                // an I/O error was met that no sweep has dealt with (D9)
+		Unregistered bool            `json:"unregistered,omitempty"` // an operator said that it does not come back
 	}
 
 	// producerIDsValue is under /producer_ids.

@@ -33,7 +33,8 @@ func adminImage(topics ...string) *meta.Image {
 	apply := &meta.Apply{Controller: 1, ControllerEpoch: 1, Revision: 10, Brokers: []meta.Broker{
 		{ID: 1, Rack: "r1", Endpoints: []meta.Endpoint{{Listener: "PLAINTEXT", Host: "one", Port: 9092}}},
 		{ID: 2, Endpoints: []meta.Endpoint{{Listener: "OTHER", Host: "two", Port: 9093}}},
-		{ID: 3, Endpoints: []meta.Endpoint{{Listener: "PLAINTEXT", Host: "three", Port: 9094}}, Fenced: true},
+		{ID: 3, Endpoints: []meta.Endpoint{{Listener: "PLAINTEXT", Host: "three", Port: 9094}}, Registration: 3, Fenced: true},
+		{ID: 4, Endpoints: []meta.Endpoint{{Listener: "PLAINTEXT", Host: "four", Port: 9095}}, Rack: "r4", Fenced: true},
 	}}
 	for i, topic := range topics {
 		name, leaderText, _ := strings.Cut(topic, ":")
@@ -286,8 +287,16 @@ func TestDescribeCluster(t *testing.T) {
 	fenced := ask(func(req *kmsg.DescribeClusterRequest) {
 		req.IncludeFencedBrokers, req.IncludeClusterAuthorizedOperations = true, true
 	})
-	if len(fenced.Brokers) != 2 || !fenced.Brokers[1].IsFenced || fenced.ClusterAuthorizedOperations != 8096 {
+	if len(fenced.Brokers) != 3 || !fenced.Brokers[1].IsFenced || IsDown(&fenced.Brokers[1]) || fenced.ClusterAuthorizedOperations != 8096 {
 		t.Errorf("with fenced brokers: got %+v", fenced)
+	}
+	// D6: one that is down is told by where it was last, fenced as in Kafka, and marked for those who ask.
+	if four := &fenced.Brokers[2]; four.NodeID != 4 || four.Host != "four" || *four.Rack != "r4" || !four.IsFenced || IsDown(four) {
+		t.Errorf("a broker that is down: got %+v", four)
+	}
+	marked := ask(AskForDown)
+	if len(marked.Brokers) != 3 || IsDown(&marked.Brokers[0]) || IsDown(&marked.Brokers[1]) || !IsDown(&marked.Brokers[2]) {
+		t.Errorf("with marks: got %+v", marked)
 	}
 	controllers := ask(func(req *kmsg.DescribeClusterRequest) { req.EndpointType = 2 })
 	if codeName(controllers.ErrorCode) != "MISMATCHED_ENDPOINT_TYPE" ||

@@ -34,9 +34,7 @@ type Account struct {
 
 // asksForAccounts tells whether a request has the tag.
 func asksForAccounts(req *kmsg.DescribeTopicPartitionsRequest) bool {
-	asked := false
-	req.UnknownTags.Each(func(tag uint32, _ []byte) { asked = asked || tag == TagAccount })
-	return asked
+	return hasTag(&req.UnknownTags, TagAccount)
 }
 
 // addAccounts puts an account into every partition of an answer.
