@@ -341,7 +341,13 @@ func (c *cluster) replica(tp meta.TopicIDPartition, id meta.BrokerID) *Replica {
 // produce appends n records to the leader, each different from all others.
 func (c *cluster) produce(tp meta.TopicIDPartition, leader meta.BrokerID, acks int16, n int) *Pending {
 	c.t.Helper()
-	b := record.NewBuilder(record.BuilderOptions{LeaderEpoch: -1})
+	return c.produceCompressed(tp, leader, acks, n, record.None)
+}
+
+// produceCompressed appends one batch of n records to the leader.
+func (c *cluster) produceCompressed(tp meta.TopicIDPartition, leader meta.BrokerID, acks int16, n int, codec record.Codec) *Pending {
+	c.t.Helper()
+	b := record.NewBuilder(record.BuilderOptions{LeaderEpoch: -1, Codec: codec})
 	for range n {
 		c.produced++
 		b.Append(time.Now().UnixMilli(), nil, binary.BigEndian.AppendUint64(nil, c.produced))
@@ -525,6 +531,47 @@ func TestFastFailoverDiverges(t *testing.T) {
 		settle(2 * time.Second)
 		c.equal(tp, 20, 1, 2)
 	})
+}
+
+// E-3: batches of several records, whose bounds differ on both sides: the end of the follower's log, or of its lineage, lies
+// within a batch of the leader, and it goes on all the same.
+func TestBoundsOfBatchesDiffer(t *testing.T) {
+	for _, c := range []struct{ old, fresh []int }{
+		{[]int{3}, []int{5, 4}},    // the old leader's log ends within the new one's first batch
+		{[]int{3, 4}, []int{2, 3}}, // and within its second, after a batch of its own that spans both
+		{[]int{7}, []int{2, 2}},    // the old one has more
+		{[]int{1, 1, 1}, []int{3}}, // the same offsets, in another number of batches
+	} {
+		for codec := record.None; codec <= record.Zstd; codec++ {
+			t.Run(fmt.Sprintf("%v to %v in %s", c.old, c.fresh, codec), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { boundsDiffer(t, c.old, c.fresh, codec) })
+			})
+		}
+	}
+}
+
+func boundsDiffer(t *testing.T, old, fresh []int, codec record.Codec) {
+	c := newCluster(t, 2)
+	tp := c.create(meta.Partition{Replicas: three[:2], Leader: 1, ISR: three[:2], MinISR: 1})
+	c.produceCompressed(tp, 1, AcksAll, 2, codec)
+	settle(time.Second)
+	c.members[1].severed.Store(true)
+	for _, n := range old {
+		c.produceCompressed(tp, 1, AcksLeader, n, codec)
+	}
+	c.elect(tp, 2, 2)
+	end := int64(2)
+	for _, n := range fresh {
+		c.produceCompressed(tp, 2, AcksLeader, n, codec)
+		end += int64(n)
+	}
+	c.members[1].severed.Store(false)
+	c.broadcast()
+	settle(2 * time.Second)
+	c.equal(tp, end, 1, 2)
+	if got := c.isr(tp); !slices.Contains(got, 1) {
+		t.Errorf("ISR %v", got)
+	}
 }
 
 // D9: a replica never cuts off what was committed without an unclean election that gave it up; with one it does.
