@@ -100,6 +100,8 @@ type brokerStatus struct {
 	Leads    int    `json:"leads"`
 	Replicas int    `json:"replicas"`
 	InSync   int    `json:"in_sync"`
+
+	listed bool // the cluster is to have it
 }
 
 // statusOf asks for everything that the status shows. It does without the brokers that do not answer, the controller too:
@@ -200,6 +202,7 @@ func (s *clusterStatus) hear(ctx context.Context, id int32, witness *kgo.Broker,
 		if brokers[id] == nil {
 			brokers[id] = &brokerStatus{ID: id, State: "missing"}
 		}
+		brokers[id].listed = true
 	}
 	if s.Registry, err = registryOf(ctx, witness, wanted, brokers); err != nil {
 		return err
@@ -397,6 +400,10 @@ func (s *clusterStatus) faults() string {
 		case "live":
 		case "silent":
 			silent++
+		case "down":
+			if b.listed || b.Replicas > 0 { // else it was taken out, and only waits to be unregistered
+				away++
+			}
 		default:
 			away++
 		}

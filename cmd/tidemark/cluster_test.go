@@ -71,7 +71,7 @@ func TestClusterFaults(t *testing.T) {
 // D6: a broker that is down is shown with where it was last and its rack, and counts as away.
 func TestClusterStatusShowsWhereABrokerWas(t *testing.T) {
 	var out strings.Builder
-	s := clusterStatus{Brokers: []brokerStatus{{ID: 2, State: "down", Address: "two:9093", Rack: "r2"}}}
+	s := clusterStatus{Brokers: []brokerStatus{{ID: 2, State: "down", Address: "two:9093", Rack: "r2", listed: true}}}
 	if err := s.print(streams{out: &out}); err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +80,10 @@ func TestClusterStatusShowsWhereABrokerWas(t *testing.T) {
 	}
 	if got := s.faults(); got != "1 broker is away" {
 		t.Error(got)
+	}
+	s.Brokers[0].listed = false
+	if got := s.faults(); got != "" {
+		t.Errorf("%q, of a broker that was taken out of the list and has no replicas", got)
 	}
 }
 
