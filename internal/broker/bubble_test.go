@@ -282,6 +282,7 @@ func (c *bubble) value(topic string) *meta.Partition {
 func (c *bubble) await(what string, satisfied func() bool) {
 	c.t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		synctest.Wait() // what a script has begun is done, and everybody has heard of what is known
 		select {
 		case i := <-c.died:
 			c.kill(i)
@@ -349,7 +350,7 @@ type tether struct {
 	}
 }
 
-// cut loses all that the broker says, until it asks for a new lease.
+// cut loses all that the broker says from now on; its next life has a tether of its own.
 func (t *tether) cut() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -383,23 +384,22 @@ func (t *tether) pass() error {
 	return nil
 }
 
-// Grant begins a new life.
+// Grant implements registry.Store. Either the lease is among those that revoke ends, or the broker does not get it.
 func (t *tether) Grant(ctx context.Context, ttl time.Duration) (registry.Lease, error) {
-	if ctx.Err() != nil {
-		return registry.NoLease, ctx.Err()
-	}
 	page, err := t.Store.Range(ctx, registry.Range{Prefix: "/format"})
 	if err != nil {
 		return registry.NoLease, err
 	}
-	lease, err := t.Store.Grant(ctx, ttl)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.mu.lost {
+		return registry.NoLease, registry.ErrUnavailable
+	}
+	lease, err := t.Store.Grant(ctx, ttl)
 	if t.mu.again != nil {
 		t.mu.again <- page.Revision
 		t.mu.again = nil
 	}
-	t.mu.lost = false
 	t.mu.leases = append(t.mu.leases, lease)
 	return lease, err
 }
