@@ -37,7 +37,11 @@ type cluster struct {
 	changes  atomic.Int32 // that were written
 
 	leaderRate, followerRate atomic.Int64 // bounds of throttled replicas
+	fetches                  atomic.Int64
 }
+
+// fetchesMax is far above the fetches of any of these tests: more come of a lane that asks without a pause.
+const fetchesMax = 1_000_000
 
 type member struct {
 	*cluster
@@ -246,6 +250,11 @@ type servedSession struct {
 // Fetch asks another member's table, as a server would: with sessions, and parked until there is something to answer.
 func (m *member) Fetch(ctx context.Context, leader meta.BrokerID, lane int, q *FetchRequest) (*FetchResponse, error) {
 	to := m.members[leader]
+	if m.fetches.Add(1) > fetchesMax {
+		m.t.Error("fetches without an end")
+		<-ctx.Done() // virtual time would not go on
+		return nil, ctx.Err()
+	}
 	if m.severed.Load() || to.severed.Load() {
 		return nil, errSevered
 	}

@@ -108,6 +108,7 @@ func (l *lane) round(ctx context.Context) bool {
 	now := time.Now()
 	request, next := l.request(now)
 	if len(l.session.told) == 0 {
+		l.session.reset() // nothing is sent that would make the leader forget; what it remembers, it would answer for again and again
 		if l.size() == 0 {
 			return false
 		}

@@ -67,6 +67,33 @@ func TestThrottle(t *testing.T) {
 	}
 }
 
+// A lane whose last partition goes while another is held back sends nothing then, and what it would have said must not be lost: its
+// leader would answer for ever for a partition that the follower does not follow any more, and be asked again at once.
+func TestForgottenWhileOthersAreHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		going := c.create(meta.Partition{Replicas: three[:2], Leader: 1, ISR: three[:2], MinISR: 1})
+		held := c.create(meta.Partition{Replicas: three[:2], Leader: 1, ISR: three[:1], MinISR: 1})
+		c.leaderRate.Store(1 << 62)
+		c.followerRate.Store(1)
+		r := c.replica(held, 2)
+		r.SetThrottled(ParseThrottled(map[string]string{"follower.replication.throttled.replicas": "*"}, 2))
+		c.set(held, func(p *meta.Partition) { p.ISR = three[:1] })
+		c.produce(held, 1, AcksLeader, 1)
+		r.table.received.add(1<<20, time.Now())
+		settle(time.Second)
+		c.set(going, func(p *meta.Partition) { p.Replicas, p.ISR = three[:1], three[:1]; p.LeaderEpoch++ })
+		settle(time.Second)
+		c.followerRate.Store(1 << 62)
+		settle(2 * time.Second)
+		before := c.fetches.Load()
+		settle(10 * time.Second)
+		if n := c.fetches.Load() - before; n > 50 {
+			t.Errorf("%d fetches in ten seconds without news", n)
+		}
+	})
+}
+
 // The rate is over eleven samples of a second, or as many as there were.
 func TestQuota(t *testing.T) {
 	at := time.Unix(1000, 0)

@@ -72,7 +72,7 @@ func newOtherBroker(t *testing.T, answer func(Header, *API, []byte) []byte) (*ot
 
 func TestPeerFetch(t *testing.T) {
 	request := &ReplicaFetch{
-		Replica: 2, BrokerEpoch: 77, MaxWait: 500 * time.Millisecond, BytesMin: 1, BytesMax: 10 << 20, SessionID: 3, SessionEpoch: 4,
+		Replica: 2, BrokerEpoch: 77, MaxWait: 499*time.Millisecond + time.Microsecond, BytesMin: 1, BytesMax: 10 << 20, SessionID: 3, SessionEpoch: 4,
 		Partitions: []ReplicaFetchPartition{
 			{TopicPartition: TopicPartition{Topic: [16]byte{1}, Partition: 0}, CurrentEpoch: 5, Offset: 100, LastFetchedEpoch: 4, LogStart: 7, HighWatermark: 99, BytesMax: 1 << 20},
 			{TopicPartition: TopicPartition{Topic: [16]byte{1}, Partition: 1}, CurrentEpoch: 6, LastFetchedEpoch: -1, HighWatermark: -1, BytesMax: 1 << 20},

@@ -118,7 +118,7 @@ func (f *ReplicaFetch) request() *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
 	req.SetVersion(replicaFetchVersion)
 	req.ReplicaState.ID, req.ReplicaState.Epoch = f.Replica, f.BrokerEpoch
-	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(f.MaxWait.Milliseconds()), f.BytesMin, f.BytesMax
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = millisUp(f.MaxWait), f.BytesMin, f.BytesMax
 	req.SessionID, req.SessionEpoch = f.SessionID, f.SessionEpoch
 	for i := range f.Partitions {
 		p := &f.Partitions[i]
@@ -142,4 +142,10 @@ func (f *ReplicaFetch) request() *kmsg.FetchRequest {
 		topic.Partitions = append(topic.Partitions, tp.Partition)
 	}
 	return req
+}
+
+// millisUp is a wait in whole milliseconds, rounded up: rounded down, whoever waits for the rest of the last one would ask again
+// and again without any wait.
+func millisUp(d time.Duration) int32 {
+	return int32((d + time.Millisecond - 1) / time.Millisecond)
 }
